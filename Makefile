@@ -1,0 +1,36 @@
+# `make demo` and `make test` do all the set-up they need in .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.PHONY: help setup demo check test bench clean
+
+help:
+	@echo "make demo    compare Local, FedAvg and Global on the embedded data set"
+	@echo "make test    lint, types, import contracts, tests"
+	@echo "make bench   speed and memory, as ratios measured in one run"
+
+setup: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+demo: setup
+	$(BIN)/feddep compare --methods local,fedavg,global --out runs/demo
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check
+	$(BIN)/pytest --cov --cov-report=term:skip-covered --cov-fail-under=90
+
+bench: setup
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv runs build dist src/*.egg-info

@@ -1,0 +1,66 @@
+"""Subgraph federated learning: one graph neural network over silos that keep their graphs.
+
+What a notebook needs::
+
+    import feddep
+
+    graph = feddep.load("cora")  # or feddep.from_pyg(data), feddep.read_tables(nodes, edges)
+    shards = feddep.partition(graph, clients=5, seed=0)
+    result = feddep.run("fedavg", shards, rounds=50)  # any name in feddep.methods()
+    result.accuracy, result.traffic, result.history
+    result.model.predict(graph)
+    result.save("runs/first")
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from feddep.api import load, methods, partition, run
+    from feddep.errors import FeddepError, InputError
+    from feddep.experiments.result import Result
+    from feddep.graph.graph import Graph, Part
+    from feddep.graph.interchange import from_pyg, to_pyg
+    from feddep.graph.shard import Shards, read_shards, read_tables, write_shards
+    from feddep.learning.classifier import Classifier
+
+_HOMES = {
+    "feddep.api": ("load", "methods", "partition", "run"),
+    "feddep.errors": ("FeddepError", "InputError"),
+    "feddep.experiments.result": ("Result",),
+    "feddep.graph.graph": ("Graph", "Part"),
+    "feddep.graph.interchange": ("from_pyg", "to_pyg"),
+    "feddep.graph.shard": ("Shards", "read_shards", "read_tables", "write_shards"),
+    "feddep.learning.classifier": ("Classifier",),
+}
+
+__all__ = [
+    "Classifier",
+    "FeddepError",
+    "Graph",
+    "InputError",
+    "Part",
+    "Result",
+    "Shards",
+    "from_pyg",
+    "load",
+    "methods",
+    "partition",
+    "read_shards",
+    "read_tables",
+    "run",
+    "to_pyg",
+    "write_shards",
+]
+
+
+def __getattr__(name: str) -> object:
+    # Importing torch takes seconds; `feddep --help` should not.
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'feddep' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,97 @@
+"""The Python interface: load, partition, run. What a notebook user types."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from feddep.algorithms import METHODS
+from feddep.experiments import pipeline
+from feddep.experiments.folder import RunFolder
+from feddep.experiments.result import Result
+from feddep.graph.graph import Graph
+from feddep.graph.shard import Shards
+from feddep.scenario import build
+from feddep.scenario.spec import RunSpec
+
+
+def methods() -> dict[str, str]:
+    """Every method's name and what it is."""
+    return {name: method.summary for name, method in METHODS.items()}
+
+
+def load(name: str, **synthetic: Any) -> Graph:
+    """A graph by name (``cora``, ``synthetic``, …) or from a folder.
+
+    Args:
+        name: a name from ``feddep data list`` or the path of a graph folder.
+        **synthetic: fields of :class:`~feddep.graph.synthetic.SyntheticSpec`, for ``synthetic``
+            only, e.g. ``nodes=10_000, seed=3``.
+    """
+    settings = {f"synthetic.{key}": value for key, value in synthetic.items()}
+    return build.load(name, RunSpec().with_settings(settings).synthetic)
+
+
+def partition(
+    graph: Graph,
+    clients: int = 5,
+    *,
+    kind: str = "louvain",
+    split: str = "stratified",
+    seed: int = 0,
+) -> Shards:
+    """Deals a graph out to clients; a graph without a split gets one first.
+
+    Args:
+        graph: the global graph.
+        clients: M.
+        kind: ``louvain``, ``random`` or ``label-skew``.
+        split: ``stratified``, ``random`` or ``quota``.
+        seed: fixes both.
+    """
+    spec = RunSpec().with_settings(
+        {"partition.clients": clients, "partition.kind": kind, "split.kind": split, "seed": seed}
+    )
+    return build.deal_out(graph, spec.partition, spec.split, seed=spec.seed)
+
+
+def run(
+    method: str,
+    shards: Shards | Graph | str,
+    *,
+    rounds: int | None = None,
+    seed: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    workers: int | None = None,
+    device: str = "auto",
+    out: str | Path | None = None,
+    resume: bool = False,
+) -> Result:
+    """Runs a method.
+
+    Args:
+        method: a name in :func:`methods`.
+        shards: what :func:`partition` gave; a graph or a data set's name is dealt out first.
+        rounds: rounds of training.
+        seed: fixes every random draw; default: the one the shards were made with.
+        settings: other keys of the spec, e.g. ``{"training.batch_size": 64}``.
+        workers: processes; default: the number of cores. The result does not depend on it.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        out: folder to store the run in.
+        resume: continue a run that was stopped in ``out``.
+    """
+    given = dict(settings or {}) | {"method": method}
+    if rounds is not None:
+        given["training.rounds"] = rounds
+    if seed is not None:
+        given["seed"] = seed
+    if isinstance(shards, Shards):
+        given = {"seed": shards.seed} | given | build.settings_of(shards)
+        spec = RunSpec().with_settings(given)
+    elif isinstance(shards, Graph):
+        spec = RunSpec().with_settings(given | {"dataset": shards.name})
+        shards = build.deal_out(shards, spec.partition, spec.split, seed=spec.seed)
+    else:
+        spec = build.resolve(RunSpec().with_settings(given | {"dataset": shards}), given)
+        shards = build.build(spec)
+    folder = None if out is None else RunFolder.claim(Path(out), spec, resume=resume)
+    return pipeline.run(spec, shards, workers=workers, device=device, folder=folder)

@@ -1,0 +1,412 @@
+"""The command line: parses and prints, nothing else.
+
+Exit codes: 0 done, 1 failure, 2 wrong usage or bad input, 130 interrupted. Results go to standard
+output, everything else to standard error. Heavy imports wait until a command needs them.
+"""
+
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import click
+import typer
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from feddep.errors import FeddepError, InputError, InterruptedRunError
+
+if TYPE_CHECKING:
+    from feddep.experiments.journal import Watcher
+    from feddep.scenario.spec import RunSpec
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+data_app = typer.Typer(no_args_is_help=True, help="Find and fetch data sets.")
+app.add_typer(data_app, name="data")
+
+out_console = Console(highlight=False)
+err_console = Console(stderr=True, highlight=False)
+
+Dataset = Annotated[
+    str | None, typer.Option(help="Name of a data set (feddep data list) or path of a folder.")
+]
+Clients = Annotated[int | None, typer.Option(help="Number of clients, M.")]
+Partition = Annotated[str | None, typer.Option(help="louvain, random or label-skew.")]
+Split = Annotated[str | None, typer.Option(help="stratified, random or quota.")]
+Rounds = Annotated[int | None, typer.Option(help="Rounds of training.")]
+Seed = Annotated[int | None, typer.Option(help="Fixes every random draw.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes; default: the cores.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", help="Any key of the spec, e.g. model.hidden=64.")
+]
+
+
+@app.callback()
+def _about() -> None:
+    """Subgraph federated learning: one graph neural network over silos that keep their graphs."""
+
+
+@app.command()
+def run(
+    method: Annotated[str | None, typer.Option(help="Name in `feddep methods`.")] = None,
+    dataset: Dataset = None,
+    clients: Clients = None,
+    partition: Partition = None,
+    split: Split = None,
+    rounds: Rounds = None,
+    seed: Seed = None,
+    workers: Workers = None,
+    device: Device = "auto",
+    out: Annotated[Path | None, typer.Option(help="Run folder; default: under runs/.")] = None,
+    resume: Annotated[bool, typer.Option(help="Continue a run that was stopped.")] = False,
+    as_json: AsJson = False,
+    settings: Settings = None,
+) -> None:
+    """Train with one method and store the record."""
+    from feddep.reports.comparison import run_summary
+
+    spec = _spec(
+        settings,
+        {
+            "method": method,
+            "dataset": dataset,
+            "partition.clients": clients,
+            "partition.kind": partition,
+            "split.kind": split,
+            "training.rounds": rounds,
+            "seed": seed,
+        },
+    )
+    record, folder = _carry_out(spec, out, resume=resume, workers=workers, device=device)
+    if as_json:
+        _print_json(record)
+        return
+    table = Table.grid(padding=(0, 2))
+    for name, text in run_summary(record):
+        table.add_row(name, text)
+    out_console.print(table)
+    err_console.print(f"stored in {folder}", soft_wrap=True)
+
+
+@app.command()
+def compare(
+    methods: Annotated[
+        str, typer.Option(help="Names separated by commas.")
+    ] = "local,fedavg,global",
+    dataset: Dataset = None,
+    clients: Clients = None,
+    partition: Partition = None,
+    split: Split = None,
+    rounds: Rounds = None,
+    seed: Seed = None,
+    workers: Workers = None,
+    device: Device = "auto",
+    out: Annotated[Path, typer.Option(help="Folder for runs and report.")] = Path("runs/compare"),
+    settings: Settings = None,
+) -> None:
+    """Run several methods on the same shards and write a report; finished runs are reused."""
+    from feddep.experiments.records import write_atomically
+    from feddep.reports.comparison import HEADINGS, comparison_markdown, comparison_rows
+
+    specs = [
+        _spec(
+            settings,
+            {
+                "method": name.strip(),
+                "dataset": dataset,
+                "partition.clients": clients,
+                "partition.kind": partition,
+                "split.kind": split,
+                "training.rounds": rounds,
+                "seed": seed,
+            },
+        )
+        for name in methods.split(",")
+    ]
+    records = [
+        _carry_out(spec, out / spec.method, resume=True, workers=workers, device=device)[0]
+        for spec in specs
+    ]
+    table = Table(*HEADINGS)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for row in comparison_rows(records):
+        table.add_row(*row)
+    out_console.print(table)
+    write_atomically(out / "report.md", comparison_markdown(records))
+    err_console.print(f"report: {out / 'report.md'}", soft_wrap=True)
+
+
+@app.command()
+def methods(as_json: AsJson = False) -> None:
+    """List the methods."""
+    from feddep.algorithms import METHODS
+
+    if as_json:
+        _print_json(
+            {
+                name: {"summary": method.summary, "discloses": sorted(method.discloses)}
+                for name, method in METHODS.items()
+            }
+        )
+        return
+    table = Table("method", "what it is", "what leaves a client")
+    for name, method in METHODS.items():
+        table.add_row(name, method.summary, ", ".join(sorted(method.discloses)) or "scores only")
+    out_console.print(table)
+
+
+@app.command()
+def partition(
+    dataset: Dataset = None,
+    clients: Clients = None,
+    kind: Annotated[
+        str | None, typer.Option("--partition", help="louvain, random or label-skew.")
+    ] = None,
+    split: Split = None,
+    seed: Seed = None,
+    as_json: AsJson = False,
+    out: Annotated[Path | None, typer.Option(help="Write the shards to this folder.")] = None,
+    settings: Settings = None,
+) -> None:
+    """Deal a graph out to clients; print the paper's statistics, or store the shards."""
+    from feddep.graph.partition import statistics
+    from feddep.graph.shard import write_shards
+    from feddep.scenario.build import build
+
+    spec = _spec(
+        settings,
+        {
+            "dataset": dataset,
+            "partition.clients": clients,
+            "partition.kind": kind,
+            "split.kind": split,
+            "seed": seed,
+        },
+    )
+    if out is not None:
+        _check_writable(out)
+    shards = build(spec)
+    found = statistics(shards.graph, shards.owner)
+    if out is not None:
+        write_shards(shards, out)
+        err_console.print(f"shards stored in {out}", soft_wrap=True)
+    rows = [
+        {"nodes": int(nodes), "edges": int(edges)}
+        for nodes, edges in zip(found.nodes, found.edges, strict=True)
+    ]
+    if as_json:
+        _print_json(
+            {
+                "dataset": spec.dataset,
+                "partition": shards.kind,
+                "seed": shards.seed,
+                "clients": rows,
+                "lost_edges": int(found.lost_edges),
+                "lost_share": float(found.lost_share),
+            }
+        )
+        return
+    table = Table("client", "|V_i|", "|E_i|")
+    for client, row in enumerate(rows):
+        table.add_row(str(client), str(row["nodes"]), str(row["edges"]))
+    table.add_section()
+    count = len(rows)
+    mean_nodes = sum(row["nodes"] for row in rows) / count
+    mean_edges = sum(row["edges"] for row in rows) / count
+    table.add_row("mean", f"{mean_nodes:.0f}", f"{mean_edges:.0f}")
+    out_console.print(table)
+    out_console.print(f"ΔE = {found.lost_edges}, ΔE/|E| = {found.lost_share:.4f}")
+
+
+@data_app.command("list")
+def data_list(as_json: AsJson = False) -> None:
+    """List the data sets and where each was found."""
+    from feddep.graph.datasets import DATASETS, find
+
+    rows: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "nodes": dataset.nodes,
+            "edges": dataset.edges,
+            "features": dataset.features,
+            "classes": dataset.classes,
+            "path": None if (folder := find(name)) is None else str(folder),
+        }
+        for name, dataset in DATASETS.items()
+    ]
+    if as_json:
+        _print_json(rows)
+        return
+    table = Table("name", "nodes", "edges", "features", "classes", "found in")
+    table.add_row("synthetic", "any", "any", "any", "any", "generated, needs no file")
+    for row in rows:
+        texts = [str(value) for value in row.values()]
+        table.add_row(*texts[:-1], row["path"] or f"not yet; feddep data get {row['name']}")
+    out_console.print(table)
+
+
+@data_app.command("get")
+def data_get(names: Annotated[list[str], typer.Argument(help="Names of data sets.")]) -> None:
+    """Fetch data sets into the cache, checked by hash."""
+    from feddep.graph.datasets import get
+
+    for receipt in get(names):
+        verb = "fetched into" if receipt.fetched else "already in"
+        out_console.print(f"{receipt.name}: {verb} {receipt.folder}", soft_wrap=True)
+
+
+@data_app.command("path")
+def data_path(name: Annotated[str, typer.Argument(help="Name of a data set.")]) -> None:
+    """Print the folder that a data set is read from."""
+    from feddep.graph.datasets import find
+
+    folder = find(name)
+    if folder is None:
+        raise InputError(f"{name} is not on this machine yet; run: feddep data get {name}")
+    out_console.print(str(folder), soft_wrap=True)
+
+
+def main() -> None:
+    """Runs the command line and turns every error into a sentence and an exit code."""
+    handler = RichHandler(console=err_console, show_time=False, show_path=False)
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
+    sys.exit(_exit_code())
+
+
+def _exit_code() -> int:
+    try:
+        return int(app(standalone_mode=False) or 0)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as error:
+        error.show(sys.stderr)
+        return 2
+    except (InterruptedRunError, KeyboardInterrupt, click.exceptions.Abort) as error:
+        _complain(str(error) or "interrupted")
+        return 130
+    except InputError as error:
+        _complain(f"error: {error}")
+        return 2
+    except (FeddepError, OSError, MemoryError) as error:
+        _complain(f"error: {error or type(error).__name__}")
+        return 1
+    except Exception as error:
+        if "FEDDEP_DEBUG" in os.environ:
+            raise
+        _complain(
+            f"error: {type(error).__name__}: {error}\nThis should not happen. "
+            "Set FEDDEP_DEBUG=1 to see where, and please report it."
+        )
+        return 1
+
+
+def _complain(text: str) -> None:
+    err_console.print(text, soft_wrap=True, markup=False)
+
+
+def _print_json(value: object) -> None:
+    sys.stdout.write(json.dumps(value, indent=2) + "\n")
+
+
+def _check_writable(folder: Path) -> None:
+    nearest = folder.absolute()
+    while not nearest.exists():
+        nearest = nearest.parent
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        raise InputError(f"cannot write to {folder}; choose another --out")
+
+
+def _spec(settings: list[str] | None, flags: dict[str, Any]) -> "RunSpec":
+    """The spec from flags and --set; a flag wins over a --set of the same key."""
+    from feddep.algorithms import find_method
+    from feddep.scenario.build import resolve
+    from feddep.scenario.spec import RunSpec, parse_settings
+
+    given: dict[str, Any] = parse_settings(settings or [])
+    given |= {key: value for key, value in flags.items() if value is not None}
+    spec = RunSpec().with_settings(given)
+    find_method(spec.method)
+    return resolve(spec, given)
+
+
+def _carry_out(
+    spec: "RunSpec", out: Path | None, *, resume: bool, workers: int | None, device: str
+) -> tuple[dict[str, Any], Path]:
+    """Claims the folder, loads, runs; a finished run is not run again on ``resume``."""
+    from feddep.experiments.folder import RunFolder, default_folder
+    from feddep.experiments.pipeline import run as run_pipeline
+    from feddep.scenario.build import build
+
+    path = out or default_folder(spec)
+    folder = RunFolder.claim(path, spec, resume=resume)
+    finished = folder.finished()
+    if finished is not None:
+        return finished, path
+    started = time.perf_counter()
+    shards = build(spec)
+    loading = time.perf_counter() - started
+    with _progress(spec) as watch, _graceful_stop() as stop_requested:
+        result = run_pipeline(
+            spec,
+            shards,
+            workers=workers,
+            device=device,
+            folder=folder,
+            loading_seconds=loading,
+            watch=watch,
+            stop_requested=stop_requested,
+        )
+    return result.record, path
+
+
+@contextmanager
+def _progress(spec: "RunSpec") -> Iterator["Watcher"]:
+    """A progress bar with phase, round, validation accuracy and time left."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+        TextColumn("{task.fields[val]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=err_console, transient=True) as progress:
+        tasks: dict[str, Any] = {}
+
+        def watch(phase: str, round: int, rounds: int, val: float | None) -> None:
+            if phase not in tasks:
+                tasks[phase] = progress.add_task(f"{spec.method}: {phase}", total=rounds, val="")
+            shown = "" if val is None else f"validation {val:.4f}"
+            progress.update(tasks[phase], completed=round, val=shown)
+
+        yield watch
+
+
+@contextmanager
+def _graceful_stop() -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C lets the round finish and stores a checkpoint; the second stops at once."""
+    asked = False
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+        _complain("stopping after this round; once more to stop at once")
+
+    before = signal.signal(signal.SIGINT, on_signal)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,117 @@
+"""A run's folder: ``spec.toml``, ``history.jsonl``, ``model.safetensors``, ``record.json``.
+
+While the run goes on it also holds ``checkpoint.bin``, from which ``--resume`` continues.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.numpy import save
+
+from feddep.errors import DataError, InputError
+from feddep.experiments.records import Record, read_record, write_atomically
+from feddep.federation.messages import Arrays, grouped, pack, unpack
+from feddep.scenario.spec import RunSpec
+
+_FILES = ("record.json", "model.safetensors", "history.jsonl", "spec.toml", "checkpoint.bin")
+
+
+def default_folder(spec: RunSpec) -> Path:
+    """A folder under ``runs/`` that is the same for the same spec, so that it can be resumed."""
+    digest = hashlib.sha256(spec.to_toml().encode()).hexdigest()[:8]
+    dataset = re.sub(r"[^A-Za-z0-9]+", "-", Path(spec.dataset).name) or "data"
+    clients = spec.partition.clients
+    return Path("runs") / f"{dataset}-m{clients}-{spec.method}-s{spec.seed}-{digest}"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run is stored."""
+
+    path: Path
+
+    @classmethod
+    def claim(cls, path: Path, spec: RunSpec, *, resume: bool) -> "RunFolder":
+        """Makes the folder ready before any work is done.
+
+        Without ``resume`` an earlier run of the same spec is replaced; a folder that holds
+        something else is refused, as is one that cannot be written.
+        """
+        folder = cls(path)
+        earlier = folder._earlier_spec()
+        if earlier is not None and earlier != spec:
+            raise InputError(
+                f"{path} holds a run with another spec ({_difference(earlier, spec)}); "
+                "choose another --out or delete that folder"
+            )
+        if earlier is None and path.is_dir() and any(path.iterdir()):
+            raise InputError(f"{path} is not empty and holds no run; choose another --out")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            if not resume:
+                for name in _FILES:
+                    (path / name).unlink(missing_ok=True)
+            write_atomically(path / "spec.toml", spec.to_toml())
+        except OSError as error:
+            raise InputError(
+                f"cannot write to {path}: {error.strerror}; choose another --out"
+            ) from None
+        return folder
+
+    def finished(self) -> Record | None:
+        """The record, if the run is complete."""
+        file = self.path / "record.json"
+        return read_record(file) if file.exists() else None
+
+    def save_checkpoint(self, header: dict[str, Any], arrays: Arrays) -> None:
+        """Stores all that is needed to go on."""
+        write_atomically(self.path / "checkpoint.bin", pack(header, arrays))
+
+    def load_checkpoint(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """What :meth:`save_checkpoint` stored last, if anything."""
+        file = self.path / "checkpoint.bin"
+        if not file.exists():
+            return None
+        try:
+            return unpack(file.read_bytes())
+        except DataError as error:
+            raise DataError(f"{file} is damaged: {error}; run again without --resume") from None
+
+    def write_history(self, history: Sequence[dict[str, Any]]) -> None:
+        """One line a round."""
+        lines = "".join(json.dumps(entry) + "\n" for entry in history)
+        write_atomically(self.path / "history.jsonl", lines)
+
+    def finish(
+        self, record: Record, history: Sequence[dict[str, Any]], classifiers: Sequence[Arrays]
+    ) -> None:
+        """Stores the results; the record comes last, so that its presence means a complete run."""
+        self.write_history(history)
+        write_model(self.path / "model.safetensors", classifiers)
+        write_atomically(self.path / "record.json", json.dumps(record, indent=2) + "\n")
+        (self.path / "checkpoint.bin").unlink(missing_ok=True)
+
+    def _earlier_spec(self) -> RunSpec | None:
+        file = self.path / "spec.toml"
+        return RunSpec.read(file) if file.is_file() else None
+
+
+def write_model(path: Path, classifiers: Sequence[Arrays]) -> None:
+    """One classifier under its own names; several each under ``client-i/``."""
+    arrays = dict(classifiers[0])
+    if len(classifiers) > 1:
+        arrays = {}
+        for client, classifier in enumerate(classifiers):
+            arrays |= grouped(f"client-{client}", classifier)
+    write_atomically(path, save(arrays))
+
+
+def _difference(one: RunSpec, other: RunSpec) -> str:
+    rows = zip(one.to_toml().splitlines(), other.to_toml().splitlines(), strict=False)
+    changed = [f"{a} there, {b} here" for a, b in rows if a != b]
+    return changed[0] if changed else "other keys"

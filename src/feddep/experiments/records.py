@@ -1,0 +1,104 @@
+"""The record of a run: what was asked, what came out, what it cost. Plain data, stored as JSON."""
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from feddep.errors import DataError
+from feddep.scenario.spec import RunSpec
+
+Record = dict[str, Any]
+"""The content of ``record.json``; docs/records.md describes every key."""
+
+PRIVACY = {
+    "mechanism": "none",
+    "verdict": "none",
+    "statement": "No privacy guarantee is given: what the clients send is computed from their "
+    "edges, features and labels without noise.",
+}
+
+
+def make_record(
+    spec: RunSpec,
+    *,
+    history: list[dict[str, Any]],
+    best: int,
+    seconds: Mapping[str, Any],
+    traffic: Mapping[str, Mapping[str, int]],
+) -> Record:
+    """Puts a record together.
+
+    Args:
+        spec: the run's spec.
+        history: one entry for each round.
+        best: the round with the best validation score.
+        seconds: times in all and by phase.
+        traffic: bytes by phase.
+    """
+    chosen, last = history[best - 1], history[-1]
+    return {
+        "method": spec.method,
+        "dataset": spec.dataset,
+        "clients": spec.partition.clients,
+        "rounds": spec.training.rounds,
+        "seed": spec.seed,
+        "split": spec.split.kind,
+        "partition": spec.partition.kind,
+        "preset": spec.preset,
+        "best_round": best,
+        "scores": {
+            "global": {**chosen["global"], "test_last": last["global"]["test"]},
+            "silo": chosen["silo"],
+        },
+        "seconds": dict(seconds),
+        "traffic": {
+            "up_bytes": sum(phase["up_bytes"] for phase in traffic.values()),
+            "down_bytes": sum(phase["down_bytes"] for phase in traffic.values()),
+            "phases": {name: dict(counts) for name, counts in traffic.items()},
+        },
+        "privacy": dict(PRIVACY),
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """What a result may depend on besides the spec."""
+    found = {"python": platform.python_version()}
+    for package in ("feddep", "torch", "numpy", "scipy", "numba", "igraph"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # pragma: no cover - run from a source tree
+            found[package] = "unknown"
+    return found
+
+
+def without_times(record: Record) -> Record:
+    """The part of a record that the same spec always gives again."""
+    return {key: value for key, value in record.items() if key != "seconds"}
+
+
+def read_record(path: Path) -> Record:
+    """Reads a ``record.json``, or the one in a run folder."""
+    file = path / "record.json" if path.is_dir() else path
+    try:
+        record = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read the record {file}: {error}") from None
+    if not isinstance(record, dict) or "scores" not in record:
+        raise DataError(f"{file} is not a run record (it has no scores)")
+    return record
+
+
+def write_atomically(path: Path, content: bytes | str) -> None:
+    """Writes a whole file or nothing: a reader never sees half of it."""
+    data = content.encode() if isinstance(content, str) else content
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,64 @@
+"""What a run gives back to whoever called it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from feddep.errors import InputError
+from feddep.experiments.folder import RunFolder
+from feddep.experiments.records import Record
+from feddep.learning.classifier import Classifier
+from feddep.scenario.spec import RunSpec
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A finished run.
+
+    Attributes:
+        spec: what was run.
+        record: what ``record.json`` holds.
+        history: one entry for each round.
+        models: the classifiers at the best validation round; one, or one a client for ``local``.
+    """
+
+    spec: RunSpec
+    record: Record
+    history: Sequence[dict[str, Any]]
+    models: Sequence[Classifier]
+
+    @property
+    def accuracy(self) -> float:
+        """Test accuracy on the whole graph at the best validation round (the paper's metric)."""
+        return float(self.record["scores"]["global"]["test"])
+
+    @property
+    def privacy(self) -> dict[str, Any]:
+        """What is promised about the data of the clients."""
+        return dict(self.record["privacy"])
+
+    @property
+    def traffic(self) -> dict[str, Any]:
+        """Bytes sent up and down, in all and by phase."""
+        return dict(self.record["traffic"])
+
+    @property
+    def model(self) -> Classifier:
+        """The one classifier of the run.
+
+        Raises:
+            InputError: the method gives every client its own; see :attr:`models`.
+        """
+        if len(self.models) != 1:
+            raise InputError(
+                f"{self.spec.method} trains {len(self.models)} classifiers, one a client; "
+                "take one of result.models"
+            )
+        return self.models[0]
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the run folder (record, history, spec, model) and returns its path."""
+        folder = RunFolder.claim(Path(path), self.spec, resume=False)
+        folder.finish(self.record, self.history, [model.weights for model in self.models])
+        return folder.path

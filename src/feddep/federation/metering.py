@@ -1,0 +1,58 @@
+"""Counting the bytes that cross the boundary, by phase and direction."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from feddep.federation.messages import Reply, Request, payload_bytes
+
+
+class Transport(Protocol):
+    """A runtime only carries messages: this one call is all that phases know of it."""
+
+    def exchange(self, requests: Sequence[Request]) -> list[Reply]:
+        """Delivers the requests and returns the replies in the same order."""
+        ...
+
+
+@dataclass
+class Traffic:
+    """Bytes of array payload in one phase, seen from the clients."""
+
+    up_bytes: int = 0
+    down_bytes: int = 0
+
+
+@dataclass
+class Meter:
+    """A transport that counts what it passes on.
+
+    Args:
+        transport: who really carries the messages.
+        phases: traffic so far; phases that never send stay listed with zeros.
+    """
+
+    transport: Transport
+    phases: dict[str, Traffic] = field(default_factory=dict)
+
+    def expect(self, names: Iterable[str]) -> None:
+        """Lists phases from the start, so that silence is recorded as zero."""
+        for name in names:
+            self.phases.setdefault(name, Traffic())
+
+    def exchange(self, requests: Sequence[Request]) -> list[Reply]:
+        """Passes the requests on and counts both ways."""
+        replies = self.transport.exchange(requests)
+        for request, reply in zip(requests, replies, strict=True):
+            traffic = self.phases.setdefault(request.phase, Traffic())
+            traffic.down_bytes += payload_bytes(request.arrays)
+            traffic.up_bytes += payload_bytes(reply.arrays)
+        return replies
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """``{phase: {up_bytes, down_bytes}}``, for records and checkpoints."""
+        return {name: vars(traffic).copy() for name, traffic in self.phases.items()}
+
+    def restore(self, counts: Mapping[str, Mapping[str, int]]) -> None:
+        """Continues from earlier :meth:`counts`."""
+        self.phases = {name: Traffic(**count) for name, count in counts.items()}

@@ -1,0 +1,1 @@
+"""Graphs: loading, generating, splitting, partitioning, sampling. Nothing here learns or sends."""

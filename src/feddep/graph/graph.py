@@ -1,0 +1,283 @@
+"""The one graph type: undirected, attributed, labelled, immutable, validated."""
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from feddep.errors import InputError
+
+Array = npt.NDArray[Any]
+Features = npt.NDArray[np.float32] | sp.csr_array
+
+
+class Part(IntEnum):
+    """What a node is used for. ``NONE`` is a node without a label or outside the split."""
+
+    NONE = 0
+    TRAIN = 1
+    VAL = 2
+    TEST = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """An undirected graph G = (V, E, X) with labels and a split, n nodes, E edges, d features.
+
+    Both directions of an edge are stored; lists are sorted, without self-loops or repeats.
+
+    Attributes:
+        indptr: ``(n+1,)`` int64, where each node's neighbour list starts.
+        indices: ``(2E,)`` int32, the neighbour lists.
+        features: ``(n, d)`` float32, a SciPy CSR array or a dense array. A sparse one stays sparse.
+        labels: ``(n,)`` int64 in ``[0, classes)``, or -1 where unknown.
+        classes: number of classes.
+        node_ids: ``(n,)`` int64 or str, the owner's names for the nodes.
+        split: ``(n,)`` int8, a :class:`Part` for every node.
+        name: what the graph is called in records.
+    """
+
+    indptr: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int32]
+    features: Features
+    labels: npt.NDArray[np.int64]
+    classes: int
+    node_ids: Array
+    split: npt.NDArray[np.int8]
+    name: str = "graph"
+
+    def __post_init__(self) -> None:
+        _check_adjacency(self.indptr, self.indices)
+        _check_features(self.features, self.nodes)
+        _check_labels(self.labels, self.split, self.classes, self.nodes)
+        if self.node_ids.shape != (self.nodes,):
+            raise InputError(
+                f"expected one node id per node, {self.nodes} (got shape {self.node_ids.shape})"
+            )
+        if len(np.unique(self.node_ids)) != self.nodes:
+            raise InputError(f"node ids must be unique ({_first_repeat(self.node_ids)!r} repeats)")
+        for array in (self.indptr, self.indices, self.labels, self.node_ids, self.split):
+            array.flags.writeable = False
+        if isinstance(self.features, np.ndarray):
+            self.features.flags.writeable = False
+        else:
+            for array in (self.features.indptr, self.features.indices, self.features.data):
+                array.flags.writeable = False
+
+    @classmethod
+    def from_edges(
+        cls,
+        edges: npt.ArrayLike,
+        features: npt.ArrayLike | sp.sparray | sp.spmatrix,
+        labels: npt.ArrayLike,
+        *,
+        classes: int | None = None,
+        node_ids: npt.ArrayLike | None = None,
+        split: npt.ArrayLike | None = None,
+        name: str = "graph",
+    ) -> Self:
+        """Builds a graph from ``(E, 2)`` node numbers without direction, repeats and self-loops.
+
+        Sparse features stay sparse. ``classes`` defaults to the largest label plus one.
+        """
+        matrix = _as_features(features)
+        nodes = matrix.shape[0]
+        indptr, indices = _adjacency(edges, nodes)
+        label_array = np.asarray(labels, dtype=np.int64)
+        if classes is None:
+            classes = int(label_array.max(initial=-1)) + 1
+        return cls(
+            indptr=indptr,
+            indices=indices,
+            features=matrix,
+            labels=label_array.copy(),
+            classes=classes,
+            node_ids=np.arange(nodes) if node_ids is None else np.array(node_ids),
+            split=np.zeros(nodes, np.int8) if split is None else np.array(split, dtype=np.int8),
+            name=name,
+        )
+
+    @property
+    def nodes(self) -> int:
+        """n = |V|."""
+        return len(self.indptr) - 1
+
+    @property
+    def edges(self) -> int:
+        """|E|, each undirected edge once."""
+        return len(self.indices) // 2
+
+    @property
+    def feature_count(self) -> int:
+        """d, the number of feature columns."""
+        return int(self.features.shape[1])
+
+    @cached_property
+    def degrees(self) -> npt.NDArray[np.int64]:
+        """``(n,)`` number of neighbours of each node."""
+        return np.diff(self.indptr)
+
+    def members(self, part: Part) -> npt.NDArray[np.int64]:
+        """The nodes of one part of the split, in ascending order."""
+        return np.flatnonzero(self.split == part)
+
+    def mask(self, part: Part) -> npt.NDArray[np.bool_]:
+        """``(n,)`` True where a node belongs to ``part``."""
+        mask: npt.NDArray[np.bool_] = self.split == part
+        return mask
+
+    def edge_list(self) -> npt.NDArray[np.int32]:
+        """``(E, 2)`` node numbers, each undirected edge once with the smaller number first."""
+        source = np.repeat(np.arange(self.nodes, dtype=np.int32), self.degrees)
+        once = source < self.indices
+        return np.stack([source[once], self.indices[once]], axis=1)
+
+    def subgraph(self, nodes: npt.ArrayLike, name: str | None = None) -> "Graph":
+        """The graph induced by ``nodes``, renumbered in the order given; ids and split are kept."""
+        chosen = np.asarray(nodes, dtype=np.int64)
+        adjacency = sp.csr_array(
+            (np.ones(len(self.indices), np.int8), self.indices, self.indptr),
+            shape=(self.nodes, self.nodes),
+        )
+        inner = adjacency[chosen][:, chosen].tocsr()
+        inner.sort_indices()
+        return Graph(
+            indptr=inner.indptr.astype(np.int64),
+            indices=inner.indices.astype(np.int32),
+            features=self.features[chosen],
+            labels=self.labels[chosen],
+            classes=self.classes,
+            node_ids=self.node_ids[chosen],
+            split=self.split[chosen],
+            name=self.name if name is None else name,
+        )
+
+    def with_split(self, split: npt.ArrayLike) -> "Graph":
+        """The same graph with another split."""
+        return replace(self, split=np.array(split, dtype=np.int8))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the raw arrays."""
+        own = (self.indptr, self.indices, self.labels, self.node_ids, self.split)
+        if isinstance(self.features, np.ndarray):
+            return sum(a.nbytes for a in own) + self.features.nbytes
+        sparse = (self.features.indptr, self.features.indices, self.features.data)
+        return sum(a.nbytes for a in own + sparse)
+
+    def __repr__(self) -> str:
+        return (
+            f"Graph({self.name!r}, nodes={self.nodes}, edges={self.edges}, "
+            f"features={self.feature_count}, classes={self.classes})"
+        )
+
+
+def _as_features(features: npt.ArrayLike | sp.sparray | sp.spmatrix) -> Features:
+    """A float32 copy, so that nobody else can change the graph's features."""
+    if sp.issparse(features):
+        matrix = sp.csr_array(features, dtype=np.float32, copy=True)
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        return matrix
+    try:
+        dense = np.array(features, dtype=np.float32, order="C")
+    except (TypeError, ValueError) as error:
+        raise InputError(f"features must be numbers ({error})") from None
+    if dense.ndim != 2:
+        raise InputError(f"features must be a table of nodes × columns (got shape {dense.shape})")
+    return dense
+
+
+def _adjacency(
+    edges: npt.ArrayLike, nodes: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    pairs = np.asarray(edges)
+    if pairs.size == 0:
+        pairs = np.empty((0, 2), np.int32)
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
+        raise InputError(
+            f"edges must be whole numbers of shape (E, 2) (got {pairs.dtype} {pairs.shape})"
+        )
+    if len(pairs) and (pairs.min() < 0 or pairs.max() >= nodes):
+        bad = pairs[((pairs < 0) | (pairs >= nodes)).any(axis=1)][0]
+        raise InputError(
+            f"edge ({bad[0]}, {bad[1]}) names an unknown node; nodes are 0 to {nodes - 1}"
+        )
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]].astype(np.int32)
+    source = np.concatenate([pairs[:, 0], pairs[:, 1]])
+    target = np.concatenate([pairs[:, 1], pairs[:, 0]])
+    matrix = sp.coo_array((np.ones(len(source), np.bool_), (source, target)), shape=(nodes, nodes))
+    merged = matrix.tocsr()  # sums, i.e. merges, repeated edges
+    merged.sort_indices()
+    return merged.indptr.astype(np.int64), merged.indices.astype(np.int32)
+
+
+def _check_adjacency(indptr: Array, indices: Array) -> None:
+    nodes = len(indptr) - 1
+    if nodes < 1:
+        raise InputError("a graph needs at least one node (got none)")
+    if indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
+        raise InputError("indptr must rise from 0 to the number of list entries")
+    if len(indices) == 0:
+        return
+    if indices.min() < 0 or indices.max() >= nodes:
+        raise InputError(f"an edge names a node that does not exist; nodes are 0 to {nodes - 1}")
+    inside_list = np.ones(len(indices), bool)
+    starts = indptr[:-1]
+    inside_list[starts[starts < len(indices)]] = False
+    if (np.diff(indices)[inside_list[1:]] <= 0).any():
+        raise InputError("neighbour lists must be sorted and without repeats")
+    adjacency = sp.csr_array((np.ones(len(indices), np.bool_), indices, indptr), (nodes, nodes))
+    if adjacency.diagonal().any():
+        raise InputError("self-loops are not allowed; the model looks at the node itself anyway")
+    transposed = adjacency.T.tocsr()
+    if not (
+        np.array_equal(transposed.indptr, indptr) and np.array_equal(transposed.indices, indices)
+    ):
+        raise InputError("every edge must be stored in both directions; use Graph.from_edges")
+
+
+def _check_features(features: Features, nodes: int) -> None:
+    if features.ndim != 2 or features.shape[0] != nodes or features.shape[1] < 1:
+        raise InputError(f"expected features of {nodes} nodes (got shape {features.shape})")
+    if features.dtype != np.float32:
+        raise InputError(f"features must be float32 (got {features.dtype})")
+    values = features if isinstance(features, np.ndarray) else features.data
+    bad = ~np.isfinite(values)
+    if bad.any():
+        position = np.flatnonzero(bad.ravel())[0]
+        if isinstance(features, np.ndarray):
+            row = position // features.shape[1]
+        else:
+            row = np.searchsorted(features.indptr, position, side="right") - 1
+        raise InputError(
+            f"features must be finite: {int(bad.sum())} values are NaN or infinite, "
+            f"the first in row {row}; replace or drop them"
+        )
+
+
+def _check_labels(labels: Array, split: Array, classes: int, nodes: int) -> None:
+    if labels.shape != (nodes,) or split.shape != (nodes,):
+        raise InputError(
+            f"expected a label and a part for each of {nodes} nodes "
+            f"(got {labels.shape} and {split.shape})"
+        )
+    if labels.min() < -1 or labels.max() >= classes:
+        raise InputError(
+            f"labels must be 0 to {classes - 1}, or -1 where unknown "
+            f"(got {labels.min()} to {labels.max()})"
+        )
+    if split.min() < Part.NONE or split.max() > Part.TEST:
+        raise InputError(f"the split must hold 0 to 3 (got {split.min()} to {split.max()})")
+    if ((labels < 0) & (split != Part.NONE)).any():
+        row = np.flatnonzero((labels < 0) & (split != Part.NONE))[0]
+        raise InputError(f"node {row} has no label but is in the split; take it out of the split")
+
+
+def _first_repeat(ids: Array) -> object:
+    values, counts = np.unique(ids, return_counts=True)
+    return values[counts > 1][0].item()

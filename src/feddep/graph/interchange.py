@@ -1,0 +1,168 @@
+"""Graphs to and from PyTorch Geometric, which is optional: ``pip install 'feddep[pyg]'``."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+
+from feddep.errors import InputError
+from feddep.graph.graph import Array, Features, Graph, Part
+
+# torch_geometric's Data; typed as Any because the package may be absent.
+PygData = Any
+
+_MASKS = {"train_mask": Part.TRAIN, "val_mask": Part.VAL, "test_mask": Part.TEST}
+
+
+def from_pyg(data: PygData, *, classes: int | None = None, name: str = "graph") -> Graph:
+    """A graph from a ``torch_geometric.data.Data``.
+
+    The direction of edges, repeats and self-loops are dropped; edge attributes are ignored. Sparse
+    ``x`` stays sparse. Absent masks leave nodes outside the split.
+
+    Args:
+        data: with ``x`` ``(n, d)``, ``edge_index`` ``(2, E)`` and ``y`` ``(n,)`` or ``(n, 1)``,
+            where -1 is unknown; optional ``train_mask``, ``val_mask``, ``test_mask`` ``(n,)`` and
+            ``node_ids`` ``(n,)``.
+        classes: number of classes; by default the largest label plus one.
+        name: what to call the graph.
+    """
+    _check_kind(data)
+    x = _tensor(data, "x")
+    nodes = x.shape[0]
+    node_ids = getattr(data, "node_ids", None)
+    return Graph.from_edges(
+        _edges(_tensor(data, "edge_index")),
+        _features(x),
+        _labels(_tensor(data, "y"), nodes),
+        classes=classes,
+        node_ids=_array(node_ids) if isinstance(node_ids, torch.Tensor) else node_ids,
+        split=_split(data, nodes),
+        name=name,
+    )
+
+
+def to_pyg(graph: Graph, *, dense: bool = False) -> PygData:
+    """The graph as a ``torch_geometric.data.Data`` of its own memory.
+
+    It has ``x``, ``edge_index`` (both directions), ``y``, ``train_mask``, ``val_mask``,
+    ``test_mask`` and, if they are integers, ``node_ids``.
+
+    Args:
+        graph: what to convert.
+        dense: make sparse features dense. Else ``x`` is a ``torch.sparse_csr_tensor``, which most
+            but not all of PyG's layers take.
+    """
+    source = np.repeat(np.arange(graph.nodes), graph.degrees)
+    data = _data_class()(
+        x=_feature_tensor(graph.features, dense),
+        edge_index=torch.from_numpy(np.stack([source, graph.indices.astype(np.int64)])),
+        y=torch.tensor(graph.labels),
+    )
+    for mask, part in _MASKS.items():
+        data[mask] = torch.from_numpy(graph.mask(part))
+    if graph.node_ids.dtype.kind in "iu":
+        data.node_ids = torch.tensor(graph.node_ids)
+    return data
+
+
+def _data_class() -> Any:
+    try:
+        from torch_geometric.data import Data
+    except ImportError:
+        raise InputError(
+            "PyTorch Geometric is not installed; run: pip install 'feddep[pyg]'"
+        ) from None
+    return Data
+
+
+def _check_kind(data: PygData) -> None:
+    expected = _data_class()
+    if not isinstance(data, expected):
+        raise InputError(
+            f"expected a torch_geometric.data.Data, one graph with one kind of node "
+            f"(got {type(data).__name__})"
+        )
+
+
+def _tensor(data: PygData, attribute: str) -> torch.Tensor:
+    value = getattr(data, attribute, None)
+    if not isinstance(value, torch.Tensor):
+        raise InputError(f"expected a tensor data.{attribute} (got {type(value).__name__})")
+    return value
+
+
+def _array(tensor: torch.Tensor) -> Array:
+    """A view where possible; :meth:`Graph.from_edges` copies."""
+    return np.asarray(tensor.detach().cpu().numpy())
+
+
+def _edges(edge_index: torch.Tensor) -> Array:
+    if edge_index.ndim != 2 or edge_index.shape[0] != 2:
+        raise InputError(f"expected edge_index of shape (2, E) (got {tuple(edge_index.shape)})")
+    return _array(edge_index).T
+
+
+def _features(x: torch.Tensor) -> Features:
+    if x.ndim != 2:
+        raise InputError(f"expected x of shape (nodes, features) (got {tuple(x.shape)})")
+    x = x.to(torch.float32)
+    if x.layout == torch.strided:
+        return _array(x)
+    csr = x.to_sparse_csr()
+    parts = (csr.values(), csr.col_indices(), csr.crow_indices())
+    rows, columns = x.shape
+    return sp.csr_array(tuple(_array(part) for part in parts), shape=(rows, columns))
+
+
+def _labels(y: torch.Tensor, nodes: int) -> Array:
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.shape != (nodes,) or y.is_floating_point():
+        raise InputError(
+            f"expected y to hold one class number for each of {nodes} nodes "
+            f"(got {y.dtype} of shape {tuple(y.shape)})"
+        )
+    return _array(y)
+
+
+def _split(data: PygData, nodes: int) -> npt.NDArray[np.int8]:
+    split = np.zeros(nodes, np.int8)
+    for name, part in _MASKS.items():
+        if getattr(data, name, None) is None:
+            continue
+        mask = _mask(_tensor(data, name), name, nodes)
+        if split[mask].any():
+            node = int(np.flatnonzero(mask & (split != Part.NONE))[0])
+            raise InputError(f"expected a node in one mask at most (node {node} is in {name} too)")
+        split[mask] = part
+    return split
+
+
+def _mask(mask: torch.Tensor, name: str, nodes: int) -> npt.NDArray[np.bool_]:
+    if mask.ndim == 2:
+        raise InputError(
+            f"{name} holds {mask.shape[1]} splits side by side; choose one, "
+            f"e.g. data.{name} = data.{name}[:, 0]"
+        )
+    if mask.shape != (nodes,) or mask.dtype != torch.bool:
+        raise InputError(
+            f"expected {name} to be bool of shape ({nodes},) "
+            f"(got {mask.dtype} of shape {tuple(mask.shape)})"
+        )
+    return _array(mask)
+
+
+def _feature_tensor(features: Features, dense: bool) -> torch.Tensor:
+    if isinstance(features, np.ndarray):
+        return torch.tensor(features)
+    if dense:
+        return torch.from_numpy(features.toarray())
+    return torch.sparse_csr_tensor(
+        torch.tensor(features.indptr, dtype=torch.int64),
+        torch.tensor(features.indices, dtype=torch.int64),
+        torch.tensor(features.data),
+        size=features.shape,
+    )

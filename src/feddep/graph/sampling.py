@@ -1,0 +1,168 @@
+"""Neighbour sampling: the ego-graphs that a mini-batch is computed on, layer by layer.
+
+Source: Hamilton et al. 2017, algorithm 2; the paper's section 4.1 (fan-out 5 in each of two hops)
+and its Theorem 3.1, which needs the with-replacement rule for short lists.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from feddep.graph.graph import Graph
+
+Ints = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """One convolution's bipartite graph, from source nodes to the first ``targets`` of them.
+
+    Attributes:
+        indptr: ``(targets+1,)`` int64, where each target's list of sources starts.
+        indices: positions among the sources; the targets are the first of the sources.
+        targets: number of nodes that the convolution computes.
+    """
+
+    indptr: npt.NDArray[np.int64]
+    indices: Ints
+    targets: int
+
+
+@dataclass(frozen=True, eq=False)
+class EgoGraphs:
+    """What K convolutions need to compute ``blocks[-1].targets`` nodes.
+
+    Attributes:
+        nodes: ``(s,)`` graph nodes; those to be computed come first.
+        blocks: one for each convolution, in the order of computation.
+    """
+
+    nodes: npt.NDArray[np.int64]
+    blocks: tuple[Block, ...]
+
+
+def whole_graph(graph: Graph, layers: int) -> EgoGraphs:
+    """All nodes with their full neighbour lists in every layer; what evaluation uses."""
+    block = Block(graph.indptr, graph.indices, graph.nodes)
+    return EgoGraphs(np.arange(graph.nodes), (block,) * layers)
+
+
+@dataclass(frozen=True, eq=False)
+class NeighbourSampler:
+    """Draws fixed-size neighbour lists, anew for every batch and layer.
+
+    A list of more than ``fanout`` entries is sampled without replacement, a shorter one (or one
+    of just that length) with replacement; an isolated node gets an empty list.
+
+    Args:
+        graph: the graph to sample from.
+        fanout: d, entries drawn for each list.
+        layers: K, number of convolutions.
+    """
+
+    graph: Graph
+    fanout: int
+    layers: int
+
+    def sample(self, seeds: npt.NDArray[np.int64], rng: np.random.Generator) -> EgoGraphs:
+        """The sampled K-hop ego-graphs of ``seeds`` (distinct nodes)."""
+        nodes = seeds.astype(np.int64)
+        blocks: list[Block] = []
+        for _ in range(self.layers):
+            targets = len(nodes)
+            indptr, neighbours = _draw(
+                self.graph.indptr, self.graph.indices, nodes, self.fanout, rng
+            )
+            nodes, indices = _renumber(nodes, neighbours)
+            blocks.append(Block(indptr, indices, targets))
+        return EgoGraphs(nodes, tuple(reversed(blocks)))
+
+    def batches(
+        self, nodes: npt.NDArray[np.int64], size: int, rng: np.random.Generator
+    ) -> Iterator[EgoGraphs]:
+        """Every one of ``nodes`` once, in random order, ``size`` at a time."""
+        order = rng.permutation(nodes)
+        for start in range(0, len(order), size):
+            yield self.sample(order[start : start + size], rng)
+
+
+@njit(cache=True)
+def _draw(
+    indptr: npt.NDArray[np.int64],
+    indices: Ints,
+    nodes: npt.NDArray[np.int64],
+    fanout: int,
+    rng: np.random.Generator,
+) -> tuple[npt.NDArray[np.int64], Ints]:
+    """The sampled lists of ``nodes``, one after the other."""
+    starts = np.empty(len(nodes) + 1, np.int64)
+    drawn = np.empty(len(nodes) * fanout, np.int32)
+    filled = 0
+    for i in range(len(nodes)):
+        starts[i] = filled
+        first = indptr[nodes[i]]
+        degree = indptr[nodes[i] + 1] - first
+        if degree == 0:
+            continue
+        if fanout >= degree:
+            for j in range(fanout):
+                drawn[filled + j] = indices[first + rng.integers(0, degree)]
+        else:
+            # Floyd's algorithm: a uniform subset with one draw for each element.
+            for j in range(fanout):
+                candidate = indices[first + rng.integers(0, degree - fanout + j + 1)]
+                for k in range(filled, filled + j):
+                    if drawn[k] == candidate:
+                        candidate = indices[first + degree - fanout + j]
+                        break
+                drawn[filled + j] = candidate
+        filled += fanout
+    starts[len(nodes)] = filled
+    return starts, drawn[:filled]
+
+
+@njit(cache=True)
+def _hash_slot(node: np.int64, mask: int) -> np.int64:
+    return (node * 0x9E3779B1) & mask
+
+
+@njit(cache=True)
+def _renumber(
+    targets: npt.NDArray[np.int64], neighbours: Ints
+) -> tuple[npt.NDArray[np.int64], Ints]:
+    """Sources = targets, then each other neighbour once; and every neighbour's position in them.
+
+    A small open-addressing table keeps the cost to the batch's size, whatever the graph's.
+    """
+    size = 16
+    while size < 2 * (len(targets) + len(neighbours)):
+        size *= 2
+    mask = size - 1
+    keys = np.full(size, -1, np.int64)
+    values = np.empty(size, np.int32)
+    sources = np.empty(len(targets) + len(neighbours), np.int64)
+    count = 0
+    for i in range(len(targets)):
+        slot = _hash_slot(targets[i], mask)
+        while keys[slot] != -1:
+            slot = (slot + 1) & mask
+        keys[slot] = targets[i]
+        values[slot] = count
+        sources[count] = targets[i]
+        count += 1
+    positions = np.empty(len(neighbours), np.int32)
+    for i in range(len(neighbours)):
+        node = np.int64(neighbours[i])
+        slot = _hash_slot(node, mask)
+        while keys[slot] != -1 and keys[slot] != node:
+            slot = (slot + 1) & mask
+        if keys[slot] == -1:
+            keys[slot] = node
+            values[slot] = count
+            sources[count] = node
+            count += 1
+        positions[i] = values[slot]
+    return sources[:count].copy(), positions

@@ -1,0 +1,1 @@
+"""Training and scoring on one graph. Nothing here knows of messages."""

@@ -1,0 +1,100 @@
+"""What all parties of a run agree on before it starts, and what one of them works with."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Annotated
+
+import torch
+from annotated_types import Ge, Gt
+from torch import Tensor
+
+from feddep.graph.graph import Graph
+from feddep.models.kernels import FeatureTable
+from feddep.models.sage import FusedSage, ModelSpec, initialise
+from feddep.models.weights import Weights, from_arrays
+from feddep.seeding import Seeds
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSpec:
+    """Mini-batch SGD as in the paper's section 4.1.
+
+    Attributes:
+        rounds: R; in a federation one round is ``local_epochs`` epochs at each client.
+        local_epochs: epochs a client trains in one round.
+        batch_size: nodes in a mini-batch.
+        fanout: d, neighbours drawn for every node and hop.
+        learning_rate: of SGD.
+        weight_decay: L2 penalty (the paper has none).
+    """
+
+    rounds: Annotated[int, Ge(1)] = 50
+    local_epochs: Annotated[int, Ge(1)] = 1
+    batch_size: Annotated[int, Ge(1)] = 32
+    fanout: Annotated[int, Ge(1)] = 5
+    learning_rate: Annotated[float, Gt(0)] = 0.1
+    weight_decay: Annotated[float, Ge(0)] = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """The agreed part of a run.
+
+    Attributes:
+        features: d, feature columns of every silo.
+        classes: number of classes.
+        seed: the run's seed.
+        model: the classifier's shape.
+        training: how it is trained.
+    """
+
+    features: int
+    classes: int
+    seed: int = 0
+    model: ModelSpec = field(default_factory=ModelSpec)
+    training: TrainingSpec = field(default_factory=TrainingSpec)
+
+    def classifier(self, weights: Weights | None = None) -> FusedSage:
+        """F with the given weights, or with the initial ones, which one seed fixes for all."""
+        model = FusedSage(self.model, self.features, self.classes)
+        if weights is None:
+            initialise(model, Seeds(self.seed).stream("classifier"))
+        else:
+            from_arrays(model, weights)
+        return model
+
+
+@dataclass(frozen=True, eq=False)
+class Silo:
+    """One party's own data and random streams; what the client halves of phases work on.
+
+    Attributes:
+        client: the party's number.
+        graph: its subgraph.
+        recipe: what was agreed.
+        device: where it computes.
+    """
+
+    client: int
+    graph: Graph
+    recipe: Recipe
+    device: torch.device
+
+    @cached_property
+    def table(self) -> FeatureTable:
+        """The features on the device."""
+        return FeatureTable(self.graph.features, self.device)
+
+    @cached_property
+    def labels(self) -> Tensor:
+        """``(n,)`` labels on the device."""
+        return torch.tensor(self.graph.labels, device=self.device)
+
+    @property
+    def seeds(self) -> Seeds:
+        """The party's own random streams."""
+        return Seeds(self.recipe.seed).child("client", self.client)
+
+    def classifier(self, weights: Weights | None = None) -> FusedSage:
+        """:meth:`Recipe.classifier` on the party's device."""
+        return self.recipe.classifier(weights).to(self.device)

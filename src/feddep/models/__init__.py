@@ -1,0 +1,1 @@
+"""Neural networks over ego-graphs. Nothing here trains or sends."""

@@ -1,0 +1,61 @@
+"""Federated averaging of the classifier (McMahan et al. 2017), one local epoch a round.
+
+In round r the server sends the classifier after r rounds; each client scores it on its own
+validation and test nodes, trains it on, and returns the new weights. One more round at the end
+scores the final classifier. So a score never costs a message of its own.
+"""
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from feddep.federation.aggregation import weighted_mean
+from feddep.federation.messages import Reply, Request, State, group, grouped
+from feddep.federation.phase import Ask, Report
+from feddep.graph.graph import Part
+from feddep.learning.evaluation import SCORE_NAMES, pooled, score
+from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.trainer import train
+from feddep.models.weights import to_arrays
+
+
+@dataclass(frozen=True)
+class Averaging:
+    """Trains one classifier at all clients."""
+
+    name: str = "averaging"
+    reports: frozenset[str] = SCORE_NAMES | {"loss", "training_nodes"}
+
+    def rounds(self, recipe: Recipe) -> int:
+        """R rounds of training and one that scores the result."""
+        return recipe.training.rounds + 1
+
+    def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, Report]:
+        """Sends the classifier out and averages what comes back."""
+        weights = group(state, "classifier") or to_arrays(recipe.classifier())
+        last = ask.round == recipe.training.rounds
+        replies = ask.all("score" if last else "train", grouped("classifier", weights))
+        metrics = pooled(reply.metrics for reply in replies)
+        # The loss in the replies is that of the training which goes on from these weights; the
+        # history wants the loss of the training that led to them.
+        next_loss = metrics.pop("loss", float("nan"))
+        if "loss" in state:
+            metrics["loss"] = float(state["loss"])
+        report = Report(ask.round, metrics, weights)
+        if last:
+            return state, report
+        mean = weighted_mean(
+            [group(reply.arrays, "classifier") for reply in replies],
+            [reply.metrics["training_nodes"] for reply in replies],
+        )
+        return {**state, **grouped("classifier", mean), "loss": np.array(next_loss)}, report
+
+    def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
+        """Scores the classifier on the client's own subgraph, then trains it there."""
+        model = silo.classifier(group(request.arrays, "classifier"))
+        metrics = asdict(score(model, silo.graph, silo.table))
+        if request.step == "score":
+            return Reply(request.client, metrics=metrics), state
+        metrics["loss"] = train(model, silo, silo.seeds.child(self.name, request.round))
+        metrics["training_nodes"] = len(silo.graph.members(Part.TRAIN))
+        return Reply(request.client, grouped("classifier", to_arrays(model)), metrics), state

@@ -1,0 +1,39 @@
+"""Every client trains a classifier of its own; only its scores leave it."""
+
+from dataclasses import asdict, dataclass
+
+from feddep.federation.messages import Reply, Request, State, group, grouped
+from feddep.federation.phase import Ask, Report
+from feddep.graph.graph import Part
+from feddep.learning.evaluation import SCORE_NAMES, pooled, score
+from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.trainer import train
+from feddep.models.weights import to_arrays
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """Trains M classifiers, each on its own subgraph, all from the same initial weights."""
+
+    name: str = "local_training"
+    reports: frozenset[str] = SCORE_NAMES | {"loss", "training_nodes"}
+
+    def rounds(self, recipe: Recipe) -> int:
+        """As many as the federated methods have, so that all train equally long."""
+        return recipe.training.rounds
+
+    def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, Report]:
+        """Lets every client train on and collects the scores."""
+        replies = ask.all("train")
+        return state, Report(ask.round + 1, pooled(reply.metrics for reply in replies))
+
+    def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
+        """Trains the client's classifier for one round, then scores it."""
+        model = silo.classifier(group(state, "classifier") or None)
+        metrics: dict[str, float] = {
+            "loss": train(model, silo, silo.seeds.child(self.name, request.round)),
+            "training_nodes": len(silo.graph.members(Part.TRAIN)),
+        }
+        metrics |= asdict(score(model, silo.graph, silo.table))
+        state = {**state, **grouped("classifier", to_arrays(model))}
+        return Reply(request.client, metrics=metrics), state

@@ -1,0 +1,1 @@
+"""From stored records to tables and pages. A document is a pure function of records."""

@@ -1,0 +1,76 @@
+"""Methods side by side: accuracy, bytes, seconds."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from feddep.experiments.records import Record
+
+HEADINGS = ("method", "test (global)", "test (silo)", "bytes up", "bytes down", "seconds")
+
+
+def comparison_rows(records: Sequence[Record]) -> list[tuple[str, ...]]:
+    """One row of texts for each record, under :data:`HEADINGS`."""
+    return [
+        (
+            record["method"],
+            accuracy(record["scores"]["global"]["test"]),
+            accuracy(record["scores"]["silo"]["test"]),
+            size(record["traffic"]["up_bytes"]),
+            size(record["traffic"]["down_bytes"]),
+            f"{record['seconds']['total']:.1f}",
+        )
+        for record in records
+    ]
+
+
+def comparison_markdown(records: Sequence[Record]) -> str:
+    """A page about several runs of one scenario."""
+    first = records[0]
+    lines = [
+        f"# {first['dataset']}, {first['clients']} clients, {first['rounds']} rounds, "
+        f"seed {first['seed']}",
+        "",
+        f"Partition `{first['partition']}`, split `{first['split']}`, preset `{first['preset']}`. "
+        "Test scores are taken at the round with the best validation score. *Global* queries the "
+        "test nodes on the whole graph; *silo* each client's own test nodes on its own subgraph.",
+        "",
+        markdown_table(HEADINGS, comparison_rows(records)),
+    ]
+    return "\n".join(lines)
+
+
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown; all columns but the first are right-aligned."""
+    rule = ["---"] + ["---:"] * (len(headings) - 1)
+    return "".join(f"| {' | '.join(row)} |\n" for row in (headings, rule, *rows))
+
+
+def accuracy(value: float | None) -> str:
+    """Four digits, as in the paper."""
+    return "–" if value is None else f"{value:.4f}"
+
+
+def size(count: int) -> str:
+    """Bytes for people."""
+    amount = float(count)
+    for unit in ("B", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} GB"
+
+
+def run_summary(record: Record) -> list[tuple[str, str]]:
+    """What to tell about one run, as names and texts."""
+    scores: dict[str, Any] = record["scores"]
+    traffic: dict[str, Any] = record["traffic"]
+    return [
+        ("test accuracy, whole graph", accuracy(scores["global"]["test"])),
+        ("  at the last round", accuracy(scores["global"]["test_last"])),
+        ("test accuracy, own silo", accuracy(scores["silo"]["test"])),
+        ("validation accuracy, own silo", accuracy(scores["silo"]["val"])),
+        ("best round", f"{record['best_round']} of {record['rounds']}"),
+        ("sent up / down", f"{size(traffic['up_bytes'])} / {size(traffic['down_bytes'])}"),
+        ("seconds", f"{record['seconds']['total']:.1f}"),
+        ("privacy", record["privacy"]["verdict"]),
+    ]

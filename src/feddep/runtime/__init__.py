@@ -1,0 +1,1 @@
+"""Carrying messages between server and clients. Nothing here knows what they mean."""

@@ -1,0 +1,239 @@
+"""A federation on one machine: clients in worker processes, one torch thread each.
+
+Whatever the number of workers, a client computes the same: its random streams are named after
+it, it runs on one thread, and sums over clients are taken in the clients' order.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+
+from feddep.algorithms.method import Method
+from feddep.errors import RuntimeFailureError
+from feddep.federation.messages import Arrays, Reply, Request, State, group, grouped, pack
+from feddep.graph.graph import Part
+from feddep.graph.shard import Shards
+from feddep.learning.evaluation import Scores
+from feddep.learning.recipe import Recipe
+from feddep.runtime.host import Host, choose_device, warm_up
+from feddep.runtime.sharing import share_graph, shared_folder
+from feddep.runtime.worker import pack_requests, unpack_answer, unpack_replies
+from feddep.scenario.build import parties
+
+
+class InProcess:
+    """A :class:`~feddep.runtime.runtime.Runtime` on this machine; use it as a context manager.
+
+    Args:
+        shards: the parties' data.
+        method: whose phases will be run.
+        recipe: what was agreed.
+        workers: processes to use; 1 runs everything in the calling process.
+        device: ``auto``, ``cpu`` or ``cuda``.
+    """
+
+    def __init__(
+        self,
+        shards: Shards,
+        method: Method,
+        recipe: Recipe,
+        *,
+        workers: int = 1,
+        device: str = "auto",
+    ) -> None:
+        self._shards, self._method, self._recipe = shards, method, recipe
+        self._device = choose_device(device)
+        self.clients = 1 if method.whole_graph else shards.clients
+        self._worker_count = min(workers, self.clients)
+        self._workers: list[_Worker] = []
+        self._cleanup = ExitStack()
+        self._folder: Path | None = None
+        # The parent's own host: all clients with one worker, none (measuring only) with more.
+        self._host: Host | None = None
+        self._measuring: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        threads = torch.get_num_threads()
+        self._cleanup.callback(torch.set_num_threads, threads)
+        torch.set_num_threads(1)
+        with ExitStack() as undo:  # a failed start leaves nothing behind
+            undo.push(self._cleanup.__exit__)
+            graphs = {}
+            if self._worker_count > 1:
+                self._start_workers()
+            else:
+                graphs = dict(enumerate(parties(self._shards, self._method)))
+            self._host = Host(
+                self._method, self._recipe, self._device, graphs, lambda: self._shards.graph
+            )
+            warm_up(self._device)
+            for worker in self._workers:
+                unpack_answer(worker.receive())  # it says when it is ready
+            undo.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._cleanup.close()
+
+    def exchange(self, requests: Sequence[Request]) -> list[Reply]:
+        """Delivers the requests to the clients' workers; replies come in the same order."""
+        if not self._workers:
+            return self._local.handle(requests)
+        asked = [w for w in self._workers if any(r.client in w.clients for r in requests)]
+        for worker in asked:
+            worker.send(pack_requests([r for r in requests if r.client in worker.clients]))
+        by_client: dict[int, list[Reply]] = {}
+        for worker in asked:
+            for reply in unpack_replies(worker.receive()):
+                by_client.setdefault(reply.client, []).append(reply)
+        return [by_client[request.client].pop(0) for request in requests]
+
+    def states(self) -> list[State]:
+        """Every client's memory, in the clients' order."""
+        if not self._workers:
+            return [self._local.states[client] for client in range(self.clients)]
+        found: dict[int, State] = {}
+        for worker in self._workers:
+            worker.send(pack({"call": "states"}, {}))
+            _, arrays = unpack_answer(worker.receive())
+            found |= {client: group(arrays, str(client)) for client in worker.clients}
+        return [found[client] for client in range(self.clients)]
+
+    def restore(self, states: Sequence[State]) -> None:
+        """Gives every client its memory back."""
+        if not self._workers:
+            self._local.states = dict(enumerate(states))
+        for worker in self._workers:
+            arrays: dict[str, Any] = {}
+            for client in worker.clients:
+                arrays |= grouped(str(client), states[client])
+            worker.send(pack({"call": "restore"}, arrays))
+            unpack_answer(worker.receive())
+
+    def measure(self, classifier: Arrays | None) -> "Future[list[Scores]]":
+        """Scores a classifier, or each client's own, on the whole graph.
+
+        One classifier is scored by the parent while the workers go on with the next round.
+        """
+        if classifier is not None and self._measuring is not None:
+            return self._measuring.submit(lambda: [self._local.score(classifier)])
+        done: Future[list[Scores]] = Future()
+        if classifier is not None:
+            done.set_result([self._local.score(classifier)])
+        elif not self._workers:
+            done.set_result(self._local.score_own())
+        else:
+            done.set_result(self._score_own())
+        return done
+
+    @property
+    def _local(self) -> Host:
+        if self._host is None:
+            raise RuntimeFailureError("the federation is not started; use it in a with statement")
+        return self._host
+
+    def _score_own(self) -> list[Scores]:
+        folder = self._shared()
+        if not (folder / "whole").exists():
+            share_graph(self._shards.graph, folder / "whole")
+        for worker in self._workers:
+            worker.send(pack({"call": "score_own"}, {}))
+        found: dict[int, Scores] = {}
+        for worker in self._workers:
+            header, _ = unpack_answer(worker.receive())
+            for client, counts in zip(worker.clients, header["scores"], strict=True):
+                found[client] = Scores(**counts)
+        return [found[client] for client in range(self.clients)]
+
+    def _shared(self) -> Path:
+        if self._folder is None:
+            self._folder = shared_folder(2 * self._shards.graph.nbytes)
+            self._cleanup.callback(shutil.rmtree, self._folder, ignore_errors=True)
+        return self._folder
+
+    def _start_workers(self) -> None:
+        folder = self._shared()
+        load = []
+        for client, graph in enumerate(parties(self._shards, self._method)):
+            share_graph(graph, folder / f"client-{client}")
+            load.append(len(graph.members(Part.TRAIN)))
+        for clients in _balanced(load, self._worker_count):
+            worker = _Worker(
+                clients,
+                {
+                    "folder": str(folder),
+                    "method": self._method.name,
+                    "recipe": asdict(self._recipe),
+                    "device": str(self._device),
+                },
+            )
+            self._cleanup.callback(worker.stop)
+            self._workers.append(worker)
+        self._measuring = ThreadPoolExecutor(1)
+        self._cleanup.callback(self._measuring.shutdown, cancel_futures=True)
+
+
+class _Worker:
+    """The parent's end of one worker process."""
+
+    def __init__(self, clients: list[int], start: Mapping[str, Any]) -> None:
+        self.clients = clients
+        ours, theirs = socket.socketpair()
+        one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "feddep.runtime.worker", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env=os.environ
+                | one_thread
+                | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
+        self._connection: Connection[Any, Any] = Connection(ours.detach())
+        self.send(pack({**start, "clients": clients}, {}))
+
+    def send(self, data: bytes) -> None:
+        try:
+            self._connection.send_bytes(data)
+        except OSError:
+            raise self._died() from None
+
+    def receive(self) -> bytes:
+        try:
+            return self._connection.recv_bytes()
+        except (EOFError, OSError):
+            raise self._died() from None
+
+    def stop(self) -> None:
+        self._connection.close()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _died(self) -> RuntimeFailureError:
+        code = self._process.poll()
+        return RuntimeFailureError(
+            f"the worker of clients {', '.join(map(str, self.clients))} ended (exit code {code}); "
+            "its own message stands above. Out of memory is a common cause: try fewer --workers"
+        )
+
+
+def _balanced(load: Sequence[int], workers: int) -> list[list[int]]:
+    """Clients dealt to workers, largest first to whoever has least; each list in order."""
+    groups: list[list[int]] = [[] for _ in range(workers)]
+    for client in sorted(range(len(load)), key=lambda c: (-load[c], c)):
+        lightest = min(groups, key=lambda g: (sum(load[c] for c in g), len(g)))
+        lightest.append(client)
+    return [sorted(clients) for clients in groups]

@@ -1,0 +1,64 @@
+"""Graphs in memory that all workers of one machine see: plain array files, mapped read-only."""
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from feddep.graph.graph import Array, Features, Graph
+
+_MEMORY = Path("/dev/shm")
+
+
+def shared_folder(nbytes: int) -> Path:
+    """A new temporary folder with room for ``nbytes``, in memory where the system offers it."""
+    roomy = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 2 * nbytes
+    return Path(tempfile.mkdtemp(prefix="feddep-", dir=_MEMORY if roomy else None))
+
+
+def share_graph(graph: Graph, folder: Path) -> None:
+    """Writes the raw arrays of ``graph``."""
+    folder.mkdir(parents=True)
+    arrays: dict[str, Array] = {
+        name: getattr(graph, name) for name in ("indptr", "indices", "labels", "node_ids", "split")
+    }
+    if isinstance(graph.features, np.ndarray):
+        arrays["features"] = graph.features
+    else:
+        for name in ("indptr", "indices", "data"):
+            arrays[f"features.{name}"] = getattr(graph.features, name)
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array, allow_pickle=False)
+    facts = {"classes": graph.classes, "name": graph.name, "columns": graph.feature_count}
+    (folder / "facts.json").write_text(json.dumps(facts))
+
+
+def open_graph(folder: Path) -> Graph:
+    """The graph that :func:`share_graph` wrote, without copying its arrays."""
+    facts = json.loads((folder / "facts.json").read_text())
+    arrays = {path.stem: _mapped(path) for path in folder.glob("*.npy")}
+    return Graph(
+        indptr=arrays["indptr"],
+        indices=arrays["indices"],
+        features=_features(arrays, facts["columns"]),
+        labels=arrays["labels"],
+        classes=facts["classes"],
+        node_ids=arrays["node_ids"],
+        split=arrays["split"],
+        name=facts["name"],
+    )
+
+
+def _features(arrays: dict[str, Array], columns: int) -> Features:
+    if "features" in arrays:
+        return arrays["features"]
+    data, indices, indptr = (arrays[f"features.{name}"] for name in ("data", "indices", "indptr"))
+    return sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, columns), copy=False)
+
+
+def _mapped(path: Path) -> Array:
+    # The base class: numba compiles for plain arrays only.
+    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))

@@ -1,0 +1,132 @@
+"""A worker process: some clients of an in-process federation, behind a local connection.
+
+It is started as ``python -m feddep.runtime.worker`` rather than forked: a fork of a process whose
+torch has running threads can hang, and a spawned child of :mod:`multiprocessing` would run the
+caller's script again. Parent and worker are one program on one machine; still, what they exchange
+are packed arrays and JSON, no pickle.
+"""
+
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import TypeAdapter
+
+from feddep import errors
+from feddep.algorithms import find_method
+from feddep.federation.messages import Arrays, Reply, Request, group, grouped, pack, unpack
+from feddep.learning.recipe import Recipe
+from feddep.runtime.host import Host, warm_up
+from feddep.runtime.sharing import open_graph
+
+
+def main() -> None:
+    """Serves the connection whose number the parent gave, until the parent hangs up."""
+    # Ctrl-C reaches the whole process group; the parent decides what becomes of it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    connection: Connection[Any, Any] = Connection(int(sys.argv[1]))
+    with connection, suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        serve(connection)
+
+
+def serve(connection: "Connection[Any, Any]") -> None:
+    """Answers messages, one at a time."""
+    start, _ = unpack(connection.recv_bytes())
+    host = open_host(start)
+    connection.send_bytes(pack({}, {}))
+    while True:
+        header, arrays = unpack(connection.recv_bytes())
+        try:
+            answer = _ANSWERS[header["call"]](host, header, arrays)
+        except errors.FeddepError as error:
+            answer = pack({"error": type(error).__name__, "message": str(error)}, {})
+        connection.send_bytes(answer)
+
+
+def open_host(start: Mapping[str, Any]) -> Host:
+    """The clients that the parent assigned to this worker, ready to answer."""
+    folder = Path(start["folder"])
+    device = torch.device(start["device"])
+    warm_up(device)
+    return Host(
+        method=find_method(start["method"]),
+        recipe=TypeAdapter(Recipe).validate_python(start["recipe"]),
+        device=device,
+        graphs={c: open_graph(folder / f"client-{c}") for c in start["clients"]},
+        whole=partial(open_graph, folder / "whole"),
+    )
+
+
+def pack_requests(requests: Sequence[Request]) -> bytes:
+    """Requests in one piece; arrays that several requests share travel once."""
+    shared: dict[int, int] = {}
+    arrays: dict[str, Any] = {}
+    rows = []
+    for request in requests:
+        number = shared.setdefault(id(request.arrays), len(shared))
+        arrays |= grouped(str(number), request.arrays)
+        rows.append([request.client, request.phase, request.step, request.round, number])
+    return pack({"call": "handle", "requests": rows}, arrays)
+
+
+def unpack_replies(data: bytes) -> list[Reply]:
+    """The replies to :func:`pack_requests`, or the error that the worker met."""
+    header, arrays = unpack_answer(data)
+    return [
+        Reply(client, group(arrays, str(number)), metrics)
+        for number, (client, metrics) in enumerate(header["replies"])
+    ]
+
+
+def unpack_answer(data: bytes) -> tuple[dict[str, Any], Arrays]:
+    """A worker's answer; an error that it reports is raised here."""
+    header, arrays = unpack(data)
+    if "error" in header:
+        raise getattr(errors, header["error"])(header["message"])
+    return header, arrays
+
+
+def _handle(host: Host, header: Mapping[str, Any], arrays: Arrays) -> bytes:
+    payloads = {number: group(arrays, str(number)) for *_, number in header["requests"]}
+    replies = host.handle(
+        [
+            Request(client, phase, step, round_, payloads[number])
+            for client, phase, step, round_, number in header["requests"]
+        ]
+    )
+    packed: dict[str, Any] = {}
+    for number, reply in enumerate(replies):
+        packed |= grouped(str(number), reply.arrays)
+    return pack({"replies": [[r.client, dict(r.metrics)] for r in replies]}, packed)
+
+
+def _states(host: Host, header: Mapping[str, Any], arrays: Arrays) -> bytes:
+    packed: dict[str, Any] = {}
+    for client, state in host.states.items():
+        packed |= grouped(str(client), state)
+    return pack({}, packed)
+
+
+def _restore(host: Host, header: Mapping[str, Any], arrays: Arrays) -> bytes:
+    for client in host.states:
+        host.states[client] = group(arrays, str(client))
+    return pack({}, {})
+
+
+def _score_own(host: Host, header: Mapping[str, Any], arrays: Arrays) -> bytes:
+    return pack({"scores": [asdict(scores) for scores in host.score_own()]}, {})
+
+
+_ANSWERS = {"handle": _handle, "states": _states, "restore": _restore, "score_own": _score_own}
+
+
+if __name__ == "__main__":
+    main()

