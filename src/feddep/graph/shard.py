@@ -187,6 +187,7 @@ def read_graph(folder: AnyPath) -> Graph:
     features = _SPARSE if _SPARSE in manifest.files else _DENSE
     _verify_files(folder, manifest.files, required={_NODES, _EDGES, features})
     ids, labels, split = _read_nodes(folder / _NODES, manifest.ids)
+    _check_count(folder, "nodes", len(ids), manifest.nodes)
     pairs = _read_id_pairs(folder / _EDGES, manifest.ids)
     edges = _numbers_of(pairs, ids, folder / _EDGES)
     with _as_data_error(folder):
@@ -199,7 +200,8 @@ def read_graph(folder: AnyPath) -> Graph:
             split=split,
             name=manifest.name,
         )
-    _check_counts(graph, manifest, folder)
+    _check_count(folder, "edges", graph.edges, manifest.edges)
+    _check_count(folder, "feature columns", graph.feature_count, manifest.feature_count)
     return graph
 
 
@@ -311,11 +313,9 @@ def _csr_from(parts: np.lib.npyio.NpzFile) -> sp.csr_array:
     return matrix
 
 
-def _check_counts(graph: Graph, manifest: _GraphManifest, folder: Path) -> None:
-    for count in ("nodes", "edges", "feature_count"):
-        expected, found = getattr(manifest, count), getattr(graph, count)
-        if expected != found:
-            raise DataError(f"{folder}: the manifest promises {expected} {count} (got {found})")
+def _check_count(folder: Path, what: str, found: int, promised: int) -> None:
+    if found != promised:
+        raise DataError(f"{folder}: the manifest promises {promised} {what} (got {found})")
 
 
 # --------------------------------------------------------------------------------------------------
@@ -638,6 +638,7 @@ def read_tables(
     nodes_path, edges_path = Path(nodes), Path(edges)
     table = _read_node_table(nodes_path, with_features=features is None)
     labels, classes = _number_labels(table, class_names)
+    split = _part_codes(table)
     matrix = table.feature_matrix() if features is None else _read_features(Path(features))
     if matrix.shape[0] != len(table.ids):
         raise InputError(
@@ -652,7 +653,7 @@ def read_tables(
         labels,
         classes=classes,
         node_ids=np.array(table.ids) if numbers is None else numbers,
-        split=_part_codes(table),
+        split=split,
         name=name,
     )
 
@@ -698,6 +699,8 @@ def _read_node_table(path: Path, *, with_features: bool) -> _NodeTable:
     place = {column: header.index(column) for column in _NODE_COLUMNS if column in header}
     if "id" not in place:
         raise InputError(_expected(path, 1, "a column 'id'", ",".join(header)))
+    if len(set(header)) != len(header):
+        raise InputError(_expected(path, 1, "different names for all columns", ",".join(header)))
     others = [i for i, column in enumerate(header) if column not in place] if with_features else []
     if with_features and not others:
         raise InputError(
@@ -790,7 +793,7 @@ def _read_rows(path: Path, header: str) -> Iterator[tuple[int, list[str]]]:
     width = None
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, strict=True)
+            reader = csv.reader(file, skipinitialspace=True, strict=True)
             for cells in reader:
                 if not cells:
                     continue

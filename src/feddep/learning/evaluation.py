@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from feddep.graph.graph import Graph, Part
-from feddep.graph.sampling import whole_graph
 from feddep.models.kernels import FeatureTable
 from feddep.models.sage import FusedSage
 
@@ -54,8 +53,7 @@ def pooled(parties: Iterable[Mapping[str, float]]) -> dict[str, float]:
 def predict(model: FusedSage, graph: Graph, table: FeatureTable) -> Tensor:
     """Class scores before softmax of every node, ``(n, classes)``, with z̄ = 0."""
     with torch.no_grad():
-        scores: Tensor = model(table, whole_graph(graph, model.spec.layers))
-    return scores
+        return model.score_all(table, graph)
 
 
 def score(model: FusedSage, graph: Graph, table: FeatureTable) -> Scores:

@@ -10,19 +10,23 @@ paper's Statement 3.1), so the feature, neighbour and embedding parts are separa
 the feature part of the first one stays a sparse product.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import numpy as np
 import torch
 from annotated_types import Ge, Lt
 from torch import Tensor, nn
 
-from feddep.graph.sampling import Block, EgoGraphs
+from feddep.graph.graph import Graph
+from feddep.graph.sampling import Block, EgoGraphs, row_blocks
 from feddep.models.kernels import FeatureTable, mean_of_neighbours
 
 Form = Literal["closed", "separate"]
+
+_ROWS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +62,7 @@ class Convolution(nn.Module):
         mean = mean_of_neighbours(x, block, closed=self.own is None)
         out = torch.addmm(self.bias, mean, self.neighbours)
         if self.own is not None:
-            out = torch.addmm(out, x[: block.targets], self.own)
+            out = torch.addmm(out, x[block.own], self.own)
         if self.embedding is not None and embeddings is not None:
             out = torch.addmm(out, embeddings, self.embedding)
         return out
@@ -109,6 +113,50 @@ class FusedSage(nn.Module):
             fused = None if embeddings is None else embeddings[: block.targets]
             x = convolution(x, block, fused)
         return x
+
+    def score_all(self, table: FeatureTable, graph: Graph) -> Tensor:
+        """Class scores of every node with full neighbour lists and z̄ = 0, ``(n, classes)``.
+
+        The same numbers as :meth:`forward` on :func:`~feddep.graph.sampling.whole_graph` up to
+        rounding, but in slices of rows: a mean of products is the product of the mean, so the
+        last convolution's input is multiplied slice by slice and never exists as a whole. One
+        hidden layer of all nodes is the most that is held at a time (K = 2).
+        """
+        *middle, last = cast(list[Convolution], list(self.convolutions))
+        hidden = self._input_rows(table, graph)
+        for convolution in middle:
+            hidden = _convolved_rows(convolution, _collected(hidden, graph.nodes), graph)
+        from_neighbours, from_own = [], []
+        for rows in hidden:
+            from_neighbours.append(rows @ last.neighbours)
+            if last.own is not None:
+                from_own.append(rows @ last.own)
+        whole = Block(graph.indptr, graph.indices, graph.nodes)
+        closed = last.own is None
+        scores = mean_of_neighbours(torch.cat(from_neighbours), whole, closed=closed) + last.bias
+        return scores if closed else scores + torch.cat(from_own)
+
+    def _input_rows(self, table: FeatureTable, graph: Graph) -> Iterator[Tensor]:
+        for block in row_blocks(graph, _ROWS_AT_ONCE):
+            nodes = np.arange(block.first, block.first + block.targets)
+            yield torch.relu(table.times(nodes, self.features) + self.bias)
+
+
+def _collected(slices: Iterator[Tensor], nodes: int) -> Tensor:
+    """Slices put together without ever holding them twice."""
+    whole, filled = None, 0
+    for rows in slices:
+        if whole is None:
+            whole = rows.new_empty(nodes, rows.shape[1])
+        whole[filled : filled + len(rows)] = rows
+        filled += len(rows)
+    assert whole is not None  # a graph has at least one node
+    return whole
+
+
+def _convolved_rows(convolution: Convolution, x: Tensor, graph: Graph) -> Iterator[Tensor]:
+    for block in row_blocks(graph, _ROWS_AT_ONCE):
+        yield torch.relu(convolution(x, block, None))
 
 
 def drop(x: Tensor, share: float, rng: np.random.Generator | None) -> Tensor:

@@ -216,14 +216,11 @@ class _Worker:
 
     def stop(self) -> None:
         self._connection.close()
-        try:
-            self._process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self._process.kill()  # it holds nothing that is not ours to forget
+        self._process.wait()
 
     def _died(self) -> RuntimeFailureError:
-        code = self._process.poll()
+        code = self._process.wait()
         return RuntimeFailureError(
             f"the worker of clients {', '.join(map(str, self.clients))} ended (exit code {code}); "
             "its own message stands above. Out of memory is a common cause: try fewer --workers"
