@@ -139,11 +139,7 @@ class Graph:
     def subgraph(self, nodes: npt.ArrayLike, name: str | None = None) -> "Graph":
         """The graph induced by ``nodes``, renumbered in the order given; ids and split are kept."""
         chosen = np.asarray(nodes, dtype=np.int64)
-        adjacency = sp.csr_array(
-            (np.ones(len(self.indices), np.int8), self.indices, self.indptr),
-            shape=(self.nodes, self.nodes),
-        )
-        inner = adjacency[chosen][:, chosen].tocsr()
+        inner = _as_matrix(self.indptr, self.indices)[chosen][:, chosen].tocsr()
         inner.sort_indices()
         return Graph(
             indptr=inner.indptr.astype(np.int64),
@@ -216,6 +212,13 @@ def _adjacency(
     return merged.indptr.astype(np.int64), merged.indices.astype(np.int32)
 
 
+def _as_matrix(indptr: Array, indices: Array) -> sp.csr_array:
+    nodes = len(indptr) - 1
+    if indptr[-1] <= np.iinfo(np.int32).max:
+        indptr = indptr.astype(np.int32)  # or SciPy widens the much longer indices to int64
+    return sp.csr_array((np.ones(len(indices), np.bool_), indices, indptr), (nodes, nodes))
+
+
 def _check_adjacency(indptr: Array, indices: Array) -> None:
     nodes = len(indptr) - 1
     if nodes < 1:
@@ -231,7 +234,7 @@ def _check_adjacency(indptr: Array, indices: Array) -> None:
     inside_list[starts[starts < len(indices)]] = False
     if (np.diff(indices)[inside_list[1:]] <= 0).any():
         raise InputError("neighbour lists must be sorted and without repeats")
-    adjacency = sp.csr_array((np.ones(len(indices), np.bool_), indices, indptr), (nodes, nodes))
+    adjacency = _as_matrix(indptr, indices)
     if adjacency.diagonal().any():
         raise InputError("self-loops are not allowed; the model looks at the node itself anyway")
     transposed = adjacency.T.tocsr()

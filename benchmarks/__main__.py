@@ -1,0 +1,23 @@
+"""``make bench``: all benchmarks, a table on the screen and ``benchmarks/results.json``."""
+
+import argparse
+import json
+from pathlib import Path
+
+from benchmarks import rounds, scale
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", default=["rounds", "scale"], help="rounds, scale")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results.json"))
+    options = parser.parse_args()
+    results = json.loads(options.out.read_text()) if options.out.exists() else {}
+    for name in options.names:
+        print(f"== {name}", flush=True)
+        results[name] = {"rounds": rounds, "scale": scale}[name].measure()
+        options.out.write_text(json.dumps(results, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

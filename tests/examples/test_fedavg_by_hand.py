@@ -1,0 +1,31 @@
+import runpy
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import feddep
+from feddep.algorithms import find_method
+from feddep.federation.conduct import Progress, conduct
+from feddep.federation.messages import group
+from feddep.runtime.inprocess import InProcess
+from feddep.scenario.build import recipe_for
+from feddep.scenario.spec import RunSpec
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "fedavg_by_hand.py"
+
+
+def test_the_plain_loops_give_the_package_s_weights_bit_for_bit():
+    fedavg = runpy.run_path(str(EXAMPLE))["fedavg"]
+    shards = feddep.partition(feddep.load("synthetic", nodes=200), clients=3)
+    spec = RunSpec().with_settings({"training.rounds": 2, "partition.clients": 3})
+    method, recipe = find_method("fedavg"), recipe_for(spec, shards.graph)
+    with InProcess(shards, method, recipe, workers=1) as runtime:
+        end = conduct(method.phases, recipe, runtime.clients, runtime, Progress(), lambda *_: None)
+        threads = torch.get_num_threads()
+        by_hand = fedavg(shards, rounds=2)
+        assert threads == 1
+    package = group(end.state, "classifier")
+    assert by_hand.keys() == package.keys()
+    for name, array in by_hand.items():
+        np.testing.assert_array_equal(array, package[name])
