@@ -3,11 +3,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help setup demo check test bench clean
+.PHONY: help setup demo check test docs bench clean
 
 help:
 	@echo "make demo    compare Local, FedAvg and Global on the embedded data set"
 	@echo "make test    lint, types, import contracts, tests"
+	@echo "make docs    rebuild the tables in README and docs from stored records"
 	@echo "make bench   speed and memory, as ratios measured in one run"
 
 setup: $(INSTALLED)
@@ -28,6 +29,9 @@ check: setup
 
 test: check
 	$(BIN)/pytest --cov --cov-report=term:skip-covered --cov-fail-under=90
+
+docs: setup
+	$(BIN)/python -m feddep.reports.documents
 
 bench: setup
 	$(BIN)/python -m benchmarks

@@ -2,9 +2,12 @@
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+
+FEDDEP = str(Path(sys.executable).with_name("feddep"))
 
 
 def peak_bytes(command: Sequence[str]) -> tuple[int, str]:

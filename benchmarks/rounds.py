@@ -8,8 +8,7 @@ sending the weights and scoring the classifier at every client; the opponent onl
 """
 
 import statistics
-import subprocess
-import sys
+import tempfile
 import time
 from collections.abc import Iterator
 
@@ -20,6 +19,7 @@ from torch_geometric.loader import NeighborLoader
 from torch_geometric.nn import SAGEConv
 from torch_geometric.typing import WITH_PYG_LIB, WITH_TORCH_SPARSE
 
+from benchmarks.memory import FEDDEP, available, peak_bytes
 from feddep.algorithms import find_method
 from feddep.errors import DataError
 from feddep.federation.phase import Ask
@@ -58,7 +58,7 @@ def measure() -> list[dict[str, object]]:
         print(
             f"{dataset}: ours {row['ours_seconds']:.3f} s, PyG ({row['batches']}) "
             f"{row['pyg_seconds']:.3f} s a round, ratio {row['ratio']:.1f}; "
-            f"our peak memory {row['ours_peak_mb']:.0f} MB",
+            f"our peak memory {row['ours_peak_mb']} MB",
             flush=True,
         )
         rows.append(row)
@@ -149,14 +149,11 @@ def edge_index(block) -> torch.Tensor:
     return torch.from_numpy(np.stack([block.indices.astype(np.int64), targets]))
 
 
-def our_peak_megabytes(dataset: str) -> float:
-    """Peak memory of our round in a process of its own: parent plus its largest worker twice."""
-    code = (
-        "from benchmarks import rounds as r; import resource as u;"
-        f"s = r.RunSpec().with_settings({{'dataset': '{dataset}'}});"
-        "r.our_rounds(s, r.build(s), 1);"
-        "kb = u.getrusage(u.RUSAGE_SELF).ru_maxrss + 2 * u.getrusage(u.RUSAGE_CHILDREN).ru_maxrss;"
-        "print(kb / 1000)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return float(done.stdout)
+def our_peak_megabytes(dataset: str) -> float | None:
+    """Peak memory of a whole run of one round, all processes together."""
+    if not available():
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        command = [FEDDEP, "run", "--method", "fedavg", "--dataset", dataset, "--rounds", "1"]
+        peak, _ = peak_bytes([*command, "--workers", "2", "--out", f"{folder}/run"])
+    return peak / 1e6

@@ -7,12 +7,10 @@ hundred nodes, as a multiple of the graph's raw arrays.
 import json
 import sys
 import tempfile
-from pathlib import Path
 
-from benchmarks.memory import available, peak_bytes
+from benchmarks.memory import FEDDEP, available, peak_bytes
 
 NODES, MEAN_DEGREE, CLIENTS = 1_000_000, 20, 10
-FEDDEP = str(Path(sys.executable).with_name("feddep"))
 
 
 def measure() -> dict[str, object]:

@@ -54,8 +54,8 @@ def fedavg(shards, rounds, seed=0, learning_rate=0.1, batch_size=32, fanout=5):
         for name in weights:
             mean = np.zeros(weights[name].shape)
             for own, size in zip(trained, sizes, strict=True):
-                mean += size / total * own[name]
-            weights[name] = mean.astype(np.float32)
+                mean += size * own[name].astype(np.float64)
+            weights[name] = (mean / total).astype(np.float32)
     return weights
 
 

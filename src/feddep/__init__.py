@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from feddep.experiments.result import Result
     from feddep.graph.graph import Graph, Part
     from feddep.graph.interchange import from_pyg, to_pyg
-    from feddep.graph.shard import Shards, read_shards, read_tables, write_shards
+    from feddep.graph.shard import Shards, read_shards, write_shards
+    from feddep.graph.tables import read_tables
     from feddep.learning.classifier import Classifier
 
 _HOMES = {
@@ -30,7 +31,8 @@ _HOMES = {
     "feddep.experiments.result": ("Result",),
     "feddep.graph.graph": ("Graph", "Part"),
     "feddep.graph.interchange": ("from_pyg", "to_pyg"),
-    "feddep.graph.shard": ("Shards", "read_shards", "read_tables", "write_shards"),
+    "feddep.graph.shard": ("Shards", "read_shards", "write_shards"),
+    "feddep.graph.tables": ("read_tables",),
     "feddep.learning.classifier": ("Classifier",),
 }
 

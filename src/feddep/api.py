@@ -1,10 +1,12 @@
 """The Python interface: load, partition, run. What a notebook user types."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from feddep.algorithms import METHODS
+from feddep.algorithms import METHODS, find_method
+from feddep.errors import InputError
 from feddep.experiments import pipeline
 from feddep.experiments.folder import RunFolder
 from feddep.experiments.result import Result
@@ -19,7 +21,7 @@ def methods() -> dict[str, str]:
     return {name: method.summary for name, method in METHODS.items()}
 
 
-def load(name: str, **synthetic: Any) -> Graph:
+def load(name: str | Path, **synthetic: Any) -> Graph:
     """A graph by name (``cora``, ``synthetic``, …) or from a folder.
 
     Args:
@@ -27,8 +29,10 @@ def load(name: str, **synthetic: Any) -> Graph:
         **synthetic: fields of :class:`~feddep.graph.synthetic.SyntheticSpec`, for ``synthetic``
             only, e.g. ``nodes=10_000, seed=3``.
     """
+    if synthetic and name != "synthetic":
+        raise InputError(f"only 'synthetic' takes options (got {', '.join(synthetic)} for {name})")
     settings = {f"synthetic.{key}": value for key, value in synthetic.items()}
-    return build.load(name, RunSpec().with_settings(settings).synthetic)
+    return build.load(str(name), RunSpec().with_settings(settings).synthetic)
 
 
 def partition(
@@ -56,7 +60,7 @@ def partition(
 
 def run(
     method: str,
-    shards: Shards | Graph | str,
+    shards: Shards | Graph | str | Path,
     *,
     rounds: int | None = None,
     seed: int | None = None,
@@ -70,7 +74,8 @@ def run(
 
     Args:
         method: a name in :func:`methods`.
-        shards: what :func:`partition` gave; a graph or a data set's name is dealt out first.
+        shards: what :func:`partition` gave; a graph or a data set (name or folder) is dealt
+            out first.
         rounds: rounds of training.
         seed: fixes every random draw; default: the one the shards were made with.
         settings: other keys of the spec, e.g. ``{"training.batch_size": 64}``.
@@ -79,7 +84,7 @@ def run(
         out: folder to store the run in.
         resume: continue a run that was stopped in ``out``.
     """
-    given = dict(settings or {}) | {"method": method}
+    given = dict(settings or {}) | {"method": find_method(method).name}
     if rounds is not None:
         given["training.rounds"] = rounds
     if seed is not None:
@@ -89,9 +94,14 @@ def run(
         spec = RunSpec().with_settings(given)
     elif isinstance(shards, Graph):
         spec = RunSpec().with_settings(given | {"dataset": shards.name})
-        shards = build.deal_out(shards, spec.partition, spec.split, seed=spec.seed)
     else:
-        spec = build.resolve(RunSpec().with_settings(given | {"dataset": shards}), given)
-        shards = build.build(spec)
-    folder = None if out is None else RunFolder.claim(Path(out), spec, resume=resume)
-    return pipeline.run(spec, shards, workers=workers, device=device, folder=folder)
+        spec = build.resolve(RunSpec().with_settings(given | {"dataset": str(shards)}), given)
+    claim = nullcontext() if out is None else RunFolder.claim(Path(out), spec, resume=resume)
+    with claim as folder:
+        if isinstance(shards, Graph):
+            shards = build.deal_out(shards, spec.partition, spec.split, seed=spec.seed)
+        if isinstance(shards, Shards):
+            build.check_trainable(shards)
+        else:
+            shards = build.build(spec)
+        return pipeline.run(spec, shards, workers=workers, device=device, folder=folder)

@@ -16,7 +16,6 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
-import click
 import typer
 from rich.console import Console
 from rich.logging import RichHandler
@@ -35,6 +34,10 @@ app.add_typer(data_app, name="data")
 
 out_console = Console(highlight=False)
 err_console = Console(stderr=True, highlight=False)
+
+# The base of what Typer raises about a wrong command line. Newer versions carry their own copy of
+# click and export only this subclass.
+_UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[1]
 
 Dataset = Annotated[
     str | None, typer.Option(help="Name of a data set (feddep data list) or path of a folder.")
@@ -146,6 +149,23 @@ def compare(
     out_console.print(table)
     write_atomically(out / "report.md", comparison_markdown(records))
     err_console.print(f"report: {out / 'report.md'}", soft_wrap=True)
+
+
+@app.command()
+def sweep(
+    file: Annotated[Path, typer.Argument(help="A declaration such as experiments/forms.toml.")],
+    at_once: Annotated[int | None, typer.Option(min=1, help="Runs at a time.")] = None,
+) -> None:
+    """Run what a sweep still lacks and print its table; stop it at any time and go on later."""
+    from feddep.experiments.sweep import Sweep
+    from feddep.reports.summary import summary_table
+
+    declared = Sweep.read(file)
+    missing = len(declared.missing())
+    with Progress(*Progress.get_default_columns(), console=err_console, transient=True) as bar:
+        task = bar.add_task(f"{missing} runs", total=missing)
+        declared.run(at_once or os.cpu_count() or 1, lambda *_: bar.advance(task))
+    out_console.print(summary_table(declared.records()), soft_wrap=True)
 
 
 @app.command()
@@ -288,12 +308,10 @@ def main() -> None:
 def _exit_code() -> int:
     try:
         return int(app(standalone_mode=False) or 0)
-    except click.exceptions.Exit as done:
-        return done.exit_code
-    except click.ClickException as error:
+    except _UsageError as error:
         error.show(sys.stderr)
         return 2
-    except (InterruptedRunError, KeyboardInterrupt, click.exceptions.Abort) as error:
+    except (InterruptedRunError, KeyboardInterrupt, typer.Abort) as error:
         _complain(str(error) or "interrupted")
         return 130
     except InputError as error:
@@ -350,24 +368,24 @@ def _carry_out(
     from feddep.scenario.build import build
 
     path = out or default_folder(spec)
-    folder = RunFolder.claim(path, spec, resume=resume)
-    finished = folder.finished()
-    if finished is not None:
-        return finished, path
-    started = time.perf_counter()
-    shards = build(spec)
-    loading = time.perf_counter() - started
-    with _progress(spec) as watch, _graceful_stop() as stop_requested:
-        result = run_pipeline(
-            spec,
-            shards,
-            workers=workers,
-            device=device,
-            folder=folder,
-            loading_seconds=loading,
-            watch=watch,
-            stop_requested=stop_requested,
-        )
+    with RunFolder.claim(path, spec, resume=resume) as folder:
+        finished = folder.finished()
+        if finished is not None:
+            return finished, path
+        started = time.perf_counter()
+        shards = build(spec)
+        loading = time.perf_counter() - started
+        with _progress(spec) as watch, _graceful_stop() as stop_requested:
+            result = run_pipeline(
+                spec,
+                shards,
+                workers=workers,
+                device=device,
+                folder=folder,
+                loading_seconds=loading,
+                watch=watch,
+                stop_requested=stop_requested,
+            )
     return result.record, path
 
 

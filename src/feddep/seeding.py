@@ -34,5 +34,7 @@ class Seeds:
 
     def integer(self, *names: str | int) -> int:
         """A 128-bit seed for the stream at ``names``, for libraries that take an integer."""
-        text = repr((self.root, *self.path, *names)).encode()
-        return int.from_bytes(hashlib.sha256(text).digest()[:16], "big")
+        # int: numpy's 3 prints as np.int64(3), and would name another stream than Python's 3.
+        whole = (self.root, *self.path, *names)
+        text = repr(tuple(name if isinstance(name, str) else int(name) for name in whole))
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "big")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from safetensors.numpy import save
 
@@ -31,9 +31,15 @@ def default_folder(spec: RunSpec) -> Path:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Where a run is stored."""
+    """Where a run is stored. In a with statement, a run that fails early leaves no folder behind.
+
+    Attributes:
+        path: the folder.
+        is_new: :meth:`claim` made it.
+    """
 
     path: Path
+    is_new: bool = False
 
     @classmethod
     def claim(cls, path: Path, spec: RunSpec, *, resume: bool) -> "RunFolder":
@@ -42,16 +48,9 @@ class RunFolder:
         Without ``resume`` an earlier run of the same spec is replaced; a folder that holds
         something else is refused, as is one that cannot be written.
         """
-        folder = cls(path)
-        earlier = folder._earlier_spec()
-        if earlier is not None and earlier != spec:
-            raise InputError(
-                f"{path} holds a run with another spec ({_difference(earlier, spec)}); "
-                "choose another --out or delete that folder"
-            )
-        if earlier is None and path.is_dir() and any(path.iterdir()):
-            raise InputError(f"{path} is not empty and holds no run; choose another --out")
         try:
+            folder = cls(path, is_new=not path.exists())
+            folder._refuse_to_mix(spec)
             path.mkdir(parents=True, exist_ok=True)
             if not resume:
                 for name in _FILES:
@@ -62,6 +61,17 @@ class RunFolder:
                 f"cannot write to {path}: {error.strerror}; choose another --out"
             ) from None
         return folder
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """After an error, takes the claim back unless there is something to resume."""
+        if kind is None or self._content() != ["spec.toml"]:
+            return
+        (self.path / "spec.toml").unlink()
+        if self.is_new:
+            self.path.rmdir()
 
     def finished(self) -> Record | None:
         """The record, if the run is complete."""
@@ -96,9 +106,23 @@ class RunFolder:
         write_atomically(self.path / "record.json", json.dumps(record, indent=2) + "\n")
         (self.path / "checkpoint.bin").unlink(missing_ok=True)
 
-    def _earlier_spec(self) -> RunSpec | None:
-        file = self.path / "spec.toml"
-        return RunSpec.read(file) if file.is_file() else None
+    def _refuse_to_mix(self, spec: RunSpec) -> None:
+        content = self._content()
+        if "spec.toml" not in content:
+            if content:
+                raise InputError(f"{self.path} is not empty and holds no run; choose another --out")
+            return
+        if content == ["spec.toml"]:  # of a run that was killed before it had anything to keep
+            return
+        earlier = RunSpec.read(self.path / "spec.toml")
+        if earlier != spec:
+            raise InputError(
+                f"{self.path} holds a run with another spec ({_difference(earlier, spec)}); "
+                "choose another --out or delete that folder"
+            )
+
+    def _content(self) -> list[str]:
+        return [file.name for file in self.path.iterdir()] if self.path.is_dir() else []
 
 
 def write_model(path: Path, classifiers: Sequence[Arrays]) -> None:

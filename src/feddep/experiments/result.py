@@ -29,9 +29,13 @@ class Result:
     models: Sequence[Classifier]
 
     @property
-    def accuracy(self) -> float:
-        """Test accuracy on the whole graph at the best validation round (the paper's metric)."""
-        return float(self.record["scores"]["global"]["test"])
+    def accuracy(self) -> float | None:
+        """Test accuracy on the whole graph at the best validation round (the paper's metric).
+
+        None without test nodes.
+        """
+        found: float | None = self.record["scores"]["global"]["test"]
+        return found
 
     @property
     def privacy(self) -> dict[str, Any]:

@@ -17,7 +17,8 @@ def weighted_mean(
 
     The paper's Eq. 1 weights clients 1/M; weighting by training nodes is the usual FedAvg and
     what we do. Sums are in double precision and in the clients' order, so they do not depend on
-    who answered first. A client of weight 0 (without training nodes) does not count.
+    who answered first, and what all clients agree on stays as it is to the last bit. A client of
+    weight 0 (without training nodes) does not count.
     """
     total = float(sum(weights))
     if total <= 0:
@@ -26,6 +27,6 @@ def weighted_mean(
     for name, first in clients[0].items():
         sums = np.zeros(first.shape, np.float64)
         for arrays, weight in zip(clients, weights, strict=True):
-            sums += weight / total * arrays[name]
-        mean[name] = sums.astype(first.dtype)
+            sums += weight * arrays[name].astype(np.float64)
+        mean[name] = (sums / total).astype(first.dtype)
     return mean

@@ -1,6 +1,7 @@
 """What goes over the wire, and what a client or the server keeps between messages."""
 
 import json
+import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
 from feddep.errors import DataError
 
@@ -18,6 +17,14 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 State = Arrays
 """What a client or the server remembers: a value that is handed over, never changed in place."""
+
+
+_ALIGNMENT = 8
+_DTYPES = frozenset(
+    np.dtype(kind).newbyteorder("<").str
+    for kind in (bool, np.int8, np.int16, np.int32, np.int64, np.uint8, np.float32, np.float64)
+)
+_BROKEN = (struct.error, LookupError, TypeError, ValueError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -76,18 +83,42 @@ def payload_bytes(arrays: Arrays) -> int:
 
 
 def pack(header: Mapping[str, Any], arrays: Arrays) -> bytes:
-    """Header (as JSON) and arrays (as safetensors) in one piece; no pickle."""
-    text = json.dumps(header).encode()
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    return struct.pack("<Q", len(text)) + text + save(contiguous)
+    """Header and arrays in one piece: a length, JSON, then the arrays' bytes. No pickle.
+
+    The arrays are not stored as safetensors, because reading those back copies them: with a
+    model of some megabytes and several clients that is most of a server's memory.
+    """
+    for name, array in arrays.items():
+        if array.dtype.str not in _DTYPES:  # or it could be stored but never read back
+            raise DataError(f"a message cannot hold {name!r}, which is of type {array.dtype}")
+    table = [[name, array.dtype.str, array.shape] for name, array in arrays.items()]
+    text = json.dumps({"header": header, "arrays": table}).encode()
+    text += b" " * (-len(text) % _ALIGNMENT)
+    parts = [struct.pack("<Q", len(text)), text]
+    for array in arrays.values():
+        data = np.ascontiguousarray(array).tobytes()
+        parts += [data, bytes(-len(data) % _ALIGNMENT)]
+    return b"".join(parts)
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """The inverse of :func:`pack`; anything else is refused."""
+    """The inverse of :func:`pack`; the arrays are read-only views. Anything else is refused."""
     try:
         (length,) = struct.unpack_from("<Q", data)
-        header = json.loads(data[8 : 8 + length])
-        arrays = load(data[8 + length :])
-    except (struct.error, ValueError, SafetensorError) as error:
+        content = json.loads(data[8 : 8 + length])
+        header, table = dict(content["header"]), content["arrays"]
+        arrays, start = {}, 8 + length
+        for name, dtype, shape in table:
+            if dtype not in _DTYPES:
+                raise ValueError(f"array {name!r} has the type {dtype!r}")
+            if min(shape, default=0) < 0:
+                raise ValueError(f"array {name!r} has the shape {shape}")
+            count = math.prod(shape)
+            arrays[name] = np.frombuffer(data, dtype, count, start).reshape(shape)
+            start += arrays[name].nbytes
+            start += -start % _ALIGNMENT
+        if start != len(data):
+            raise ValueError(f"{len(data)} bytes where {start} belong")
+    except _BROKEN as error:
         raise DataError(f"expected a packed message, got something else ({error})") from None
     return header, arrays

@@ -68,12 +68,12 @@ class SyntheticSpec:
     mean_degree: float = 4.0
     classes: int = 6
     communities_per_class: int = 5
-    class_mixing: float = 0.19
-    community_mixing: float = 0.15
+    class_mixing: float = 0.23
+    community_mixing: float = 0.25
     degree_exponent: float = 2.8
     feature_count: int = 600
     words_per_node: float = 18.0
-    topic_share: float = 0.25
+    topic_share: float = 0.16
     dialect_share: float = 0.5
     topic_words: int = 100
     dialect_words: int = 25

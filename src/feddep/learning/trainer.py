@@ -1,6 +1,9 @@
 """Mini-batch training of a classifier on one silo: the hot path."""
 
+from collections.abc import Sequence
+
 import torch
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from feddep.graph.graph import Part
@@ -26,9 +29,7 @@ def train(model: FusedSage, silo: Silo, seeds: Seeds) -> float:
     spec = silo.recipe.training
     nodes = silo.graph.members(Part.TRAIN)
     sampler = NeighbourSampler(silo.graph, spec.fanout, silo.recipe.model.layers)
-    optimiser = torch.optim.SGD(
-        model.parameters(), lr=spec.learning_rate, weight_decay=spec.weight_decay
-    )
+    parameters = list(model.parameters())
     sampling, dropout = seeds.stream("sampling"), seeds.stream("dropout")
     total = 0.0
     for _ in range(spec.local_epochs):
@@ -36,8 +37,22 @@ def train(model: FusedSage, silo: Silo, seeds: Seeds) -> float:
             batch = ego.nodes[: ego.blocks[-1].targets]
             scores = model(silo.table, ego, dropout=dropout)
             loss = cross_entropy(scores, silo.labels[batch])
-            optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
+            gradients = torch.autograd.grad(loss, parameters)
+            descend(parameters, gradients, spec.learning_rate, spec.weight_decay)
             total += loss.item() * len(batch)
     return total / max(1, spec.local_epochs * len(nodes))
+
+
+def descend(
+    parameters: Sequence[Tensor], gradients: Sequence[Tensor], rate: float, decay: float
+) -> None:
+    """One step of SGD in place, w ← w - rate · (gradient + decay · w).
+
+    The same numbers as ``torch.optim.SGD``, whose first use imports the compiler of torch: a
+    second and 80 MB in each worker, for three lines.
+    """
+    with torch.no_grad():
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            if decay:
+                gradient = gradient.add(parameter, alpha=decay)
+            parameter.add_(gradient, alpha=-rate)

@@ -93,9 +93,11 @@ class InProcess:
         asked = [w for w in self._workers if any(r.client in w.clients for r in requests)]
         for worker in asked:
             worker.send(pack_requests([r for r in requests if r.client in worker.clients]))
+        # First hear everybody out: an error from one must not leave another's answer unread.
+        answers = [worker.receive() for worker in asked]
         by_client: dict[int, list[Reply]] = {}
-        for worker in asked:
-            for reply in unpack_replies(worker.receive()):
+        for answer in answers:
+            for reply in unpack_replies(answer):
                 by_client.setdefault(reply.client, []).append(reply)
         return [by_client[request.client].pop(0) for request in requests]
 
@@ -190,14 +192,13 @@ class _Worker:
     def __init__(self, clients: list[int], start: Mapping[str, Any]) -> None:
         self.clients = clients
         ours, theirs = socket.socketpair()
-        one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        # One thread beats two (benchmarks); one arena, or malloc keeps freed memory in several.
+        alone = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "MALLOC_ARENA_MAX"), "1")
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "feddep.runtime.worker", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
-                env=os.environ
-                | one_thread
-                | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env=os.environ | alone | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
         self._connection: Connection[Any, Any] = Connection(ours.detach())
         self.send(pack({**start, "clients": clients}, {}))

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,9 @@ import numpy as np
 from feddep.algorithms.method import Method
 from feddep.errors import InputError, unknown
 from feddep.graph import datasets, partition, splits, synthetic
+from feddep.graph.folder import is_graph_folder, read_graph
 from feddep.graph.graph import Graph, Part
-from feddep.graph.shard import (
-    Shards,
-    is_graph_folder,
-    is_shard_collection,
-    read_graph,
-    read_shards,
-    shard_settings,
-)
+from feddep.graph.shard import Shards, is_shard_collection, read_shards, shard_settings
 from feddep.learning.recipe import Recipe
 from feddep.scenario.spec import RunSpec
 from feddep.seeding import Seeds
@@ -46,11 +41,12 @@ def load(name: str, spec: synthetic.SyntheticSpec) -> Graph:
         return read_graph(folder)
     if is_shard_collection(folder):
         return read_shards(folder).graph
-    if folder.exists():
-        raise InputError(
-            f"{name} is neither a graph folder nor a shard folder; "
-            "both have a manifest.json (see docs/own_data.md)"
-        )
+    with suppress(OSError):  # what cannot be a file, such as a name that is too long, is none
+        if folder.exists():
+            raise InputError(
+                f"{name} is neither a graph folder nor a shard folder; "
+                "both have a manifest.json (see docs/own_data.md)"
+            )
     raise unknown("data set", name, dataset_names())
 
 

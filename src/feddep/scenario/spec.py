@@ -5,6 +5,7 @@ section holds is declared beside the thing that it describes. How a run is carri
 device, folder) is not part of the spec, because it does not change the result.
 """
 
+import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
@@ -81,11 +82,13 @@ class RunSpec:
 
     @classmethod
     def read(cls, path: Path) -> "RunSpec":
-        """Reads a spec file."""
+        """Reads a spec file; an error names it."""
         try:
-            return cls.from_toml(path.read_text())
+            return cls.from_toml(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise InputError(f"cannot read the spec {path}: {error.strerror}") from None
+        except (UnicodeDecodeError, InputError) as error:
+            raise InputError(f"{path}: {error}") from None
 
 
 def spec_keys() -> list[str]:
@@ -138,8 +141,8 @@ def _toml_value(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
-    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{text}"'
+    # JSON escapes as TOML does, but leaves one control character alone.
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 _ADAPTER = TypeAdapter(RunSpec)

@@ -1,0 +1,115 @@
+"""Many runs from one file: resumable, one record a run, several runs at a time.
+
+A sweep is declared as data::
+
+    [fixed]
+    "training.rounds" = 50
+    [grid]
+    dataset = ["cora", "citeseer"]
+    method = ["local", "fedavg", "global"]
+    seed = [0, 1, 2, 3, 4]
+
+Every combination of the grid is one run. Its record is appended to a file of JSON lines together
+with the settings that it came from; a combination that is already there is not run again.
+"""
+
+import itertools
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from feddep.errors import InputError, RuntimeFailureError
+from feddep.experiments.records import Record
+from feddep.scenario.spec import RunSpec
+
+Cell = dict[str, Any]
+"""The settings of one run."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A declared set of runs.
+
+    Attributes:
+        cells: the settings of every run, in the grid's order.
+        results: where the records are.
+    """
+
+    cells: Sequence[Cell]
+    results: Path
+
+    @classmethod
+    def read(cls, file: Path) -> "Sweep":
+        """Reads a declaration; the records stand in ``results/`` beside it."""
+        try:
+            content = tomllib.loads(file.read_text())
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            raise InputError(f"cannot read the sweep {file}: {error}") from None
+        if "grid" not in content or not content.keys() <= {"grid", "fixed"}:
+            raise InputError(f"{file}: expected [grid] and perhaps [fixed] (got {list(content)})")
+        grid, fixed = content["grid"], content.get("fixed", {})
+        if not all(isinstance(values, list) for values in grid.values()):
+            raise InputError(f"{file}: every entry of [grid] must be a list of values")
+        cells = [
+            fixed | dict(zip(grid, values, strict=True))
+            for values in itertools.product(*grid.values())
+        ]
+        for cell in cells:
+            RunSpec().with_settings(cell)  # refuses unknown keys before anything runs
+        return cls(cells, file.parent / "results" / f"{file.stem}.jsonl")
+
+    def records(self) -> list[tuple[Cell, Record]]:
+        """What is there so far, in the grid's order; runs of an older grid are passed over."""
+        if not self.results.exists():
+            return []
+        rows = [json.loads(line) for line in self.results.read_text().splitlines()]
+        found = {_key(row["settings"]): row["record"] for row in rows}
+        return [(cell, found[_key(cell)]) for cell in self.cells if _key(cell) in found]
+
+    def missing(self) -> list[Cell]:
+        """The settings that have no record yet."""
+        done = {_key(cell) for cell, _ in self.records()}
+        return [cell for cell in self.cells if _key(cell) not in done]
+
+    def run(self, at_once: int, tell: Callable[[int, int, Cell], None]) -> None:
+        """Runs what is missing, ``at_once`` runs at a time, each with one worker.
+
+        Args:
+            at_once: number of processes.
+            tell: called with (done, in all, settings) after every run.
+        """
+        self.results.parent.mkdir(parents=True, exist_ok=True)
+        missing = self.missing()
+        with ThreadPoolExecutor(at_once) as pool:
+            runs = {pool.submit(_run_apart, cell): cell for cell in missing}
+            try:
+                for done, run in enumerate(as_completed(runs), start=1):
+                    row = {"settings": runs[run], "record": run.result()}
+                    with self.results.open("a") as file:
+                        file.write(json.dumps(row) + "\n")
+                    tell(done, len(missing), runs[run])
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+
+def _key(cell: Cell) -> str:
+    return json.dumps(cell, sort_keys=True)
+
+
+def _run_apart(cell: Cell) -> Record:
+    """One run in a process of its own, so that neither its memory nor its threads stay."""
+    command = [sys.executable, "-m", "feddep.experiments.one_run"]
+    done = subprocess.run(
+        command, input=json.dumps(cell), capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeFailureError(f"the run {_key(cell)} failed: {done.stderr.strip()[-500:]}")
+    record: Record = json.loads(done.stdout)
+    return record

@@ -1,0 +1,195 @@
+"""What graph folders and shard collections share: manifests, hashes, CSV and whole replacement.
+
+Hashes are checked before a file is opened. Folders are written beside their place and then renamed,
+so there is never half of one.
+"""
+
+import csv
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from feddep.errors import DataError, InputError
+from feddep.graph.graph import Array
+
+AnyPath = str | os.PathLike[str]
+
+MANIFEST = "manifest.json"
+
+_REPLACEABLE = ("feddep-graph", "feddep-shards")  # formats: only our own folders are overwritten
+_ROWS_AT_ONCE = 1 << 16
+
+
+class Manifest(BaseModel):
+    """What a folder says of itself; unknown fields and converted types are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+_AnyManifest = TypeVar("_AnyManifest", bound=Manifest)
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Writes the manifest of a folder, which is to be the last of its files."""
+    (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+
+def read_manifest(folder: Path, kind: type[_AnyManifest]) -> _AnyManifest:
+    """The manifest of a folder; a :class:`DataError` names the first thing wrong with it."""
+    path = folder / MANIFEST
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror})") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(step) for step in first["loc"]) or "content"
+        raise DataError(f"{path}: {where}: {first['msg']} (got {first['input']!r:.80})") from None
+
+
+def format_of(folder: Path) -> str | None:
+    """The format named in a folder's manifest, or None where there is no such thing."""
+    try:
+        content = json.loads((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return content.get("format") if isinstance(content, dict) else None
+
+
+def hash_files(folder: Path, names: Sequence[str]) -> dict[str, str]:
+    """The SHA-256 of every named file of a folder, as a manifest lists them."""
+    return {name: _sha256(folder / name) for name in names}
+
+
+def verify_files(
+    folder: Path,
+    hashes: dict[str, str],
+    required: set[str],
+    optional: frozenset[str] | set[str] = frozenset(),
+) -> None:
+    """Holds every file to its hash in the manifest; an optional file may be absent."""
+    if not required <= hashes.keys() <= required | optional:
+        odd = sorted((hashes.keys() ^ required) - optional)
+        raise DataError(f"{folder / MANIFEST}: files: missing or not expected: {', '.join(odd)}")
+    for name, expected in hashes.items():
+        path = folder / name
+        if name in optional and not path.exists():
+            continue
+        if not path.is_file():
+            raise DataError(f"{path} is missing, though the manifest lists it")
+        found = _sha256(path)
+        if found != expected:
+            raise DataError(
+                f"{path} is not the file its manifest describes: expected SHA-256 {expected} "
+                f"(got {found}); restore the file or write the folder again"
+            )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_csv(path: Path, header: Sequence[str], columns: Sequence[Array]) -> None:
+    """Writes columns of equal length under a header line."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        # In slices, because Python's numbers and strings take many times the room of an array's.
+        for start in range(0, len(columns[0]), _ROWS_AT_ONCE):
+            slices = (column[start : start + _ROWS_AT_ONCE].tolist() for column in columns)
+            writer.writerows(zip(*slices, strict=True))
+
+
+def read_csv(path: Path, header: Sequence[str], dtype: type[np.generic]) -> Array:
+    """``(rows, columns)`` the content of a CSV file of our own."""
+    first_line = (",".join(header) + "\n").encode()
+    with path.open("rb") as file:
+        found = file.readline()
+        empty = not file.read(1)
+    if found != first_line:
+        raise DataError(expected_at(path, 1, ",".join(header), found[:80].decode(errors="replace")))
+    if empty:
+        return np.empty((0, len(header)), dtype)
+    with as_data_error(path):
+        return np.loadtxt(
+            path,
+            dtype=dtype,
+            delimiter=",",
+            skiprows=1,
+            quotechar='"',
+            comments=None,
+            encoding="utf-8",
+            ndmin=2,
+        )
+
+
+def expected_at(path: Path, line: int, expectation: str, got: object) -> str:
+    """A message that names the file, the line, what was expected and what came."""
+    return f"{path}, line {line}: expected {expectation} (got {str(got)!r})"
+
+
+@contextmanager
+def as_data_error(path: Path) -> Iterator[None]:
+    """Turns what a broken file provokes into an error that names the file."""
+    try:
+        yield
+    except DataError:
+        raise
+    except (InputError, OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{path}: {error}") from None
+
+
+@contextmanager
+def replacing(folder: Path, overwrite: bool) -> Iterator[Path]:
+    """A draft folder to fill; it takes the place of ``folder`` when all went well."""
+    target = folder.resolve()
+    _refuse_to_lose(target, overwrite)
+    draft = _sibling(target)
+    draft.mkdir(parents=True)
+    try:
+        yield draft
+        _put_in_place(draft, target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _refuse_to_lose(target: Path, overwrite: bool) -> None:
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise InputError(f"{target} is a file; name a folder")
+    if not any(target.iterdir()):
+        return
+    if format_of(target) not in _REPLACEABLE:
+        raise InputError(
+            f"{target} holds something other than a graph or shards; name a new or empty folder"
+        )
+    if not overwrite:
+        raise InputError(f"{target} exists already; name another folder, or ask to overwrite it")
+
+
+def _put_in_place(draft: Path, target: Path) -> None:
+    if not target.exists():
+        draft.rename(target)
+        return
+    previous = _sibling(target)
+    target.rename(previous)
+    draft.rename(target)
+    shutil.rmtree(previous)
+
+
+def _sibling(target: Path) -> Path:
+    """A name beside ``target``: renaming is atomic only on the same file system."""
+    return target.with_name(f".{target.name}.{secrets.token_hex(6)}")

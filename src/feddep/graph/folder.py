@@ -1,0 +1,229 @@
+"""One graph as a folder of plain files: CSV, NumPy arrays, a manifest of hashes. No pickle.
+
+A *graph folder* holds::
+
+    manifest.json   format, counts, and the SHA-256 of every other file
+    nodes.csv       id,label,split     (label or split empty where there is none)
+    edges.csv       source,target      (ids; every undirected edge once)
+    features.npz    the parts of a SciPy CSR array, rows as in nodes.csv; or
+    features.npy    a dense float32 array
+"""
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from pydantic import NonNegativeInt, PositiveInt
+
+from feddep.errors import DataError, InputError
+from feddep.graph.files import (
+    AnyPath,
+    Manifest,
+    as_data_error,
+    expected_at,
+    format_of,
+    hash_files,
+    read_csv,
+    read_manifest,
+    replacing,
+    verify_files,
+    write_csv,
+    write_manifest,
+)
+from feddep.graph.graph import Array, Features, Graph, Part
+
+Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
+
+NODE_COLUMNS = ("id", "label", "split")
+EDGE_COLUMNS = ("source", "target")
+PART_NAMES = {Part.NONE: "", Part.TRAIN: "train", Part.VAL: "val", Part.TEST: "test"}
+
+_NODES = "nodes.csv"
+_EDGES = "edges.csv"
+_SPARSE = "features.npz"
+_DENSE = "features.npy"
+
+
+class _GraphManifest(Manifest):
+    format: Literal["feddep-graph"] = "feddep-graph"
+    version: Literal[1] = 1
+    name: str
+    nodes: PositiveInt
+    edges: NonNegativeInt
+    feature_count: PositiveInt
+    classes: NonNegativeInt
+    ids: Literal["integer", "text"]  # "7" may be either
+    files: dict[str, str]
+
+
+def write_graph(graph: Graph, folder: AnyPath, *, overwrite: bool = False) -> None:
+    """Writes a graph folder.
+
+    Args:
+        graph: what to write.
+        folder: where; a folder that holds something else is refused.
+        overwrite: replace a graph folder or shard collection that is already there.
+    """
+    with replacing(Path(folder), overwrite) as draft:
+        fill_graph_folder(graph, draft)
+
+
+def read_graph(folder: AnyPath) -> Graph:
+    """The graph in a graph folder, exactly as it was written.
+
+    Raises:
+        DataError: a file is missing, is not the one that the manifest describes, or its content
+            makes no graph.
+    """
+    folder = Path(folder)
+    manifest = read_manifest(folder, _GraphManifest)
+    features = _SPARSE if _SPARSE in manifest.files else _DENSE
+    verify_files(folder, manifest.files, required={_NODES, _EDGES, features})
+    ids, labels, split = _read_nodes(folder / _NODES, manifest.ids)
+    _check_count(folder, "nodes", len(ids), manifest.nodes)
+    pairs = read_id_pairs(folder / _EDGES, manifest.ids)
+    edges = numbers_of(pairs, ids, folder / _EDGES)
+    with as_data_error(folder):
+        graph = Graph.from_edges(
+            edges,
+            read_features(folder / features),
+            labels,
+            classes=manifest.classes,
+            node_ids=ids,
+            split=split,
+            name=manifest.name,
+        )
+    _check_count(folder, "edges", graph.edges, manifest.edges)
+    _check_count(folder, "feature columns", graph.feature_count, manifest.feature_count)
+    return graph
+
+
+def is_graph_folder(folder: AnyPath) -> bool:
+    """Whether a graph folder stands here, by its manifest's format name."""
+    return format_of(Path(folder)) == "feddep-graph"
+
+
+def fill_graph_folder(graph: Graph, folder: Path) -> None:
+    """Writes the files of a graph folder into ``folder``, which need not exist yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _check_ids_can_be_written(graph.node_ids)
+    labels = np.where(graph.labels < 0, "", graph.labels.astype(np.str_))
+    parts = np.array([PART_NAMES[part] for part in Part])[graph.split]
+    write_csv(folder / _NODES, NODE_COLUMNS, (graph.node_ids, labels, parts))
+    write_id_pairs(folder / _EDGES, graph.edge_list(), graph.node_ids)
+    features = _write_features(folder, graph.features)
+    manifest = _GraphManifest(
+        name=graph.name,
+        nodes=graph.nodes,
+        edges=graph.edges,
+        feature_count=graph.feature_count,
+        classes=graph.classes,
+        ids="integer" if graph.node_ids.dtype.kind in "iu" else "text",
+        files=hash_files(folder, (_NODES, _EDGES, features)),
+    )
+    write_manifest(folder, manifest)
+
+
+def _check_ids_can_be_written(node_ids: Array) -> None:
+    if node_ids.dtype.kind in "iu":
+        return
+    if node_ids.dtype.kind != "U":
+        raise InputError(f"node ids must be whole numbers or text (got {node_ids.dtype})")
+    broken = (np.strings.find(node_ids, "\n") >= 0) | (np.strings.find(node_ids, "\r") >= 0)
+    if broken.any():
+        raise InputError(f"a node id must be one line (got {node_ids[broken][0].item()!r})")
+
+
+def _read_nodes(path: Path, ids: str) -> tuple[Array, Longs, npt.NDArray[np.int8]]:
+    """Ids, labels and split of a nodes.csv of our own."""
+    table = read_csv(path, NODE_COLUMNS, np.str_)
+    names, labels, parts = table.T
+    split = np.full(len(table), -1, np.int8)
+    for part, name in PART_NAMES.items():
+        split[parts == name] = part
+    if (split < 0).any():
+        row = int(np.flatnonzero(split < 0)[0])
+        raise DataError(
+            expected_at(path, row + 2, "a split of train, val, test or none", parts[row])
+        )
+    with as_data_error(path):
+        numbers = np.where(labels == "", "-1", labels).astype(np.int64)
+        return (names.astype(np.int64) if ids == "integer" else names), numbers, split
+
+
+def write_id_pairs(path: Path, edges: Ints, node_ids: Array) -> None:
+    """Writes edges, given as node numbers, as pairs of ids."""
+    write_csv(path, EDGE_COLUMNS, (node_ids[edges[:, 0]], node_ids[edges[:, 1]]))
+
+
+def read_id_pairs(path: Path, ids: str) -> Array:
+    """``(E, 2)`` pairs of ids; ``ids`` says which, "integer" or "text"."""
+    return read_csv(path, EDGE_COLUMNS, np.int64 if ids == "integer" else np.str_)
+
+
+def numbers_of(pairs: Array, node_ids: Array, path: Path) -> Ints:
+    """The node numbers of pairs of ids, read from ``path``; an id that no node has is an error."""
+    order = np.argsort(node_ids)
+    place = np.searchsorted(node_ids, pairs, sorter=order)
+    number = order.astype(np.int32)[np.minimum(place, len(order) - 1)]
+    unknown = node_ids[number] != pairs
+    if unknown.any():
+        row, column = np.argwhere(unknown)[0]
+        expectation = f"the id of a node as {EDGE_COLUMNS[column]}"
+        raise DataError(expected_at(path, row + 2, expectation, pairs[row, column]))
+    return number
+
+
+def _write_features(folder: Path, features: Features) -> str:
+    """Writes the features and returns the name of the file."""
+    if isinstance(features, np.ndarray):
+        np.save(folder / _DENSE, features, allow_pickle=False)
+        return _DENSE
+    np.savez(
+        folder / _SPARSE,
+        indptr=features.indptr,
+        indices=features.indices,
+        data=features.data,
+        shape=np.array(features.shape, np.int64),
+    )
+    return _SPARSE
+
+
+def read_features(path: Path) -> Features:
+    """Features from a dense .npy or from the CSR parts in an .npz, e.g. of ``scipy.save_npz``."""
+    if path.suffix not in (".npz", ".npy"):
+        raise InputError(f"expected features in an .npz or .npy file (got {path.name!r})")
+    with as_data_error(path):
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            if loaded.ndim != 2 or loaded.dtype.kind not in "biuf":
+                raise InputError(
+                    f"expected a table of numbers (got {loaded.dtype} of shape {loaded.shape})"
+                )
+            return loaded.astype(np.float32, copy=False)
+        with loaded:
+            return _csr_from(loaded)
+
+
+def _csr_from(parts: np.lib.npyio.NpzFile) -> sp.csr_array:
+    names = {"indptr", "indices", "data", "shape"}
+    layout = parts["format"].item() if "format" in parts else b"csr"  # SciPy says which it is
+    if not names <= set(parts.files) or layout != b"csr":
+        raise InputError(
+            f"expected the arrays {', '.join(sorted(names))} of a CSR array "
+            f"(got {', '.join(sorted(parts.files))}, format {layout!r})"
+        )
+    rows, columns = (int(size) for size in parts["shape"])
+    matrix = sp.csr_array(
+        (parts["data"].astype(np.float32), parts["indices"], parts["indptr"]), shape=(rows, columns)
+    )
+    matrix.check_format(full_check=True)
+    return matrix
+
+
+def _check_count(folder: Path, what: str, found: int, promised: int) -> None:
+    if found != promised:
+        raise DataError(f"{folder}: the manifest promises {promised} {what} (got {found})")

@@ -1,0 +1,46 @@
+"""Sweeps as tables: mean ± standard deviation over the seeds."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from feddep.experiments.records import Record
+from feddep.reports.comparison import markdown_table
+
+
+def summary_table(rows: Sequence[tuple[Mapping[str, Any], Record]]) -> str:
+    """Markdown: one line for each setting of a sweep, scores over its seeds.
+
+    Args:
+        rows: settings and record of every run.
+    """
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    names = _varied([settings for settings, _ in rows])
+    for settings, record in rows:
+        groups.setdefault(tuple(str(settings[name]) for name in names), []).append(record)
+    lines = [
+        (
+            *setting,
+            spread([record["scores"]["global"]["test"] for record in records]),
+            spread([record["scores"]["silo"]["test"] for record in records]),
+            spread([record["scores"]["silo"]["val"] for record in records]),
+            str(len(records)),
+        )
+        for setting, records in groups.items()
+    ]
+    headings = [name.rpartition(".")[2] for name in names]
+    return markdown_table((*headings, "global test", "silo test", "silo val", "seeds"), lines)
+
+
+def _varied(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The settings in which the runs differ, but for the seed."""
+    names = cells[0] if cells else {}
+    return [
+        name for name in names if name != "seed" and len({str(cell[name]) for cell in cells}) > 1
+    ]
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean ± sample standard deviation, as in the paper; of one value, itself."""
+    mean = f"{statistics.fmean(values):.4f}"
+    return mean if len(values) < 2 else f"{mean} ± {statistics.stdev(values):.3f}"

@@ -1,0 +1,39 @@
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from feddep.reports.documents import documents, filled
+
+ROOT = Path(__file__).parents[2]
+SYMBOLS = sorted(set(re.findall(r"`(feddep(?:\.\w+)+)`", (ROOT / "docs/paper_map.md").read_text())))
+
+
+@pytest.mark.parametrize("symbol", SYMBOLS)
+def test_every_symbol_in_the_paper_map_imports(symbol):
+    module, _, name = symbol.rpartition(".")
+    assert hasattr(importlib.import_module(module), name)
+
+
+def test_the_paper_map_names_symbols():
+    assert len(SYMBOLS) > 10
+
+
+def test_architecture_names_every_package_and_no_other():
+    tree = (ROOT / "docs/architecture.md").read_text().split("```")[1]
+    named = set(re.findall(r"^(\w+)/", tree, flags=re.MULTILINE))
+    packages = {p.parent.name for p in (ROOT / "src/feddep").glob("*/__init__.py")}
+    assert named == packages
+
+
+def test_documents_link_to_files_that_exist():
+    for document in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", document.read_text()):
+            assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+@pytest.mark.parametrize("document", documents(ROOT), ids=lambda path: path.name)
+def test_tables_are_what_the_stored_records_give(document):
+    text = document.read_text()
+    assert filled(text, ROOT / "experiments") == text

@@ -1,0 +1,91 @@
+"""Fixtures that several layers use. Heavy imports stand inside, so that light tests stay light."""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from threading import Thread
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import settings
+
+import feddep
+
+if TYPE_CHECKING:
+    from feddep.graph.graph import Graph
+    from feddep.graph.shard import Shards
+    from feddep.learning.recipe import Recipe
+
+# One thread: test machines have few cores and other work.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# The same examples in every run, however slow the machine.
+settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session")
+def small_graph() -> "Graph":
+    """120 nodes, 240 edges, 60 sparse features, 3 classes; without a split."""
+    return feddep.load(
+        "synthetic",
+        nodes=120,
+        classes=3,
+        communities_per_class=2,
+        feature_count=60,
+        topic_words=20,
+        dialect_words=8,
+        topic_share=0.6,
+    )
+
+
+@pytest.fixture(scope="session")
+def small_shards(small_graph: "Graph") -> "Shards":
+    """The small graph, split and dealt out to three clients."""
+    return feddep.partition(small_graph, clients=3, seed=0)
+
+
+@pytest.fixture(scope="session")
+def small_recipe(small_graph: "Graph") -> "Recipe":
+    """A narrow model and three rounds for the small graph."""
+    from feddep.learning.recipe import Recipe, TrainingSpec
+    from feddep.models.sage import ModelSpec
+
+    return Recipe(
+        features=small_graph.feature_count,
+        classes=small_graph.classes,
+        model=ModelSpec(hidden=8),
+        training=TrainingSpec(rounds=3, batch_size=16),
+    )
+
+
+@pytest.fixture
+def thread_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers as threads of this process: all of their code, without seconds of starting."""
+    from feddep.runtime import inprocess
+
+    monkeypatch.setattr(inprocess, "subprocess", SimpleNamespace(Popen=_ThreadInsteadOfProcess))
+
+
+class _ThreadInsteadOfProcess:
+    def __init__(self, command: Sequence[str], **_: Any) -> None:
+        descriptor = os.dup(int(command[-1]))
+        self._thread = Thread(target=self._serve, args=(descriptor,), daemon=True)
+        self._thread.start()
+
+    @staticmethod
+    def _serve(descriptor: int) -> None:
+        from multiprocessing.connection import Connection
+
+        from feddep.runtime import worker
+
+        with Connection(descriptor) as connection, suppress(EOFError, OSError):
+            worker.serve(connection)
+
+    def kill(self) -> None:
+        """Nothing to do: the thread ends when the parent hangs up, which it did."""
+
+    def wait(self) -> int:
+        self._thread.join()
+        return 0

@@ -1,0 +1,250 @@
+"""What every method must keep to, whatever its phases are."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from feddep.algorithms import METHODS, find_method
+from feddep.errors import InterruptedRunError
+from feddep.experiments import pipeline
+from feddep.experiments.folder import RunFolder
+from feddep.experiments.records import without_times
+from feddep.federation.conduct import Progress, conduct
+from feddep.federation.messages import group_of
+from feddep.graph.graph import Part
+from feddep.runtime.inprocess import InProcess
+from feddep.scenario.build import parties, recipe_for, settings_of
+from feddep.scenario.spec import RunSpec
+
+
+@pytest.fixture(scope="module", params=METHODS)
+def method(request):
+    return find_method(request.param)
+
+
+def spec_of(method, shards, **settings):
+    small = {"method": method.name, "training.rounds": 3, "model.hidden": 8}
+    return RunSpec().with_settings(small | settings_of(shards) | settings)
+
+
+def run(method, shards, *, workers=1, seed=0, **options):
+    spec = spec_of(method, shards, seed=seed)
+    return pipeline.run(spec, shards, workers=workers, device="cpu", **options)
+
+
+@pytest.fixture(scope="module")
+def result(method, small_shards):
+    """The run that all others are compared with."""
+    return run(method, small_shards)
+
+
+def timeless(history):
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in history]
+
+
+def assert_same(one, other):
+    """History, record and weights agree to the last bit; times may differ."""
+    assert timeless(one.history) == timeless(other.history)
+    assert without_times(one.record) == without_times(other.record)
+    assert same_weights(one, other)
+
+
+def same_weights(one, other):
+    return len(one.models) == len(other.models) and all(
+        a.weights.keys() == b.weights.keys()
+        and all(np.array_equal(a.weights[name], b.weights[name]) for name in a.weights)
+        for a, b in zip(one.models, other.models, strict=True)
+    )
+
+
+def assert_finite(result):
+    for model in result.models:
+        for name, array in model.weights.items():
+            assert np.isfinite(array).all(), name
+    for row in result.history:
+        for scores in (row["silo"], row["global"]):
+            assert all(0 <= scores[part] <= 1 for part in ("val", "test"))
+        assert np.isfinite(row["loss"])
+
+
+class TestResult:
+    def test_the_same_seed_gives_the_same_result(self, method, result, small_shards):
+        assert_same(result, run(method, small_shards))
+
+    def test_another_seed_gives_another_result(self, method, result, small_shards):
+        assert not same_weights(result, run(method, small_shards, seed=1))
+
+    def test_two_workers_give_the_same_result(self, method, result, small_shards, thread_workers):
+        assert_same(result, run(method, small_shards, workers=2))
+
+    def test_there_is_a_line_of_history_for_every_round(self, result):
+        assert [row["round"] for row in result.history] == [1, 2, 3]
+
+    def test_all_weights_and_scores_are_finite(self, result):
+        assert_finite(result)
+
+    def test_every_model_can_predict(self, result, small_graph):
+        for model in result.models:
+            found = model.predict(small_graph)
+            assert found.shape == (small_graph.nodes,)
+            assert set(found) <= set(range(small_graph.classes))
+
+
+@pytest.fixture(scope="module")
+def odd_shards(small_shards):
+    """An ordinary client, one without training nodes, and one with a single node."""
+    owner = np.minimum(small_shards.owner, 1)
+    owner[np.flatnonzero(small_shards.owner == 2)[0]] = 2
+    split = small_shards.graph.split.copy()
+    split[(owner == 1) & (split == Part.TRAIN)] = Part.NONE
+    split[owner == 2] = Part.TRAIN
+    return replace(small_shards, graph=small_shards.graph.with_split(split), owner=owner)
+
+
+class TestOddClients:
+    def test_they_take_part_and_do_no_harm(self, method, odd_shards):
+        shapes = [(g.nodes, g.edges, len(g.members(Part.TRAIN))) for g in odd_shards]
+        assert shapes[1][2] == 0
+        assert shapes[2] == (1, 0, 1)
+        assert_finite(run(method, odd_shards))
+
+
+class TestStopping:
+    def test_stopped_after_every_round_and_resumed_it_gives_the_same_result(
+        self, method, result, small_shards, tmp_path, thread_workers
+    ):
+        """Going on with another number of workers each time."""
+        spec = spec_of(method, small_shards)
+        rounds = sum(phase.rounds(recipe_for(spec, small_shards.graph)) for phase in method.phases)
+        for attempt in range(rounds):
+            folder = RunFolder.claim(tmp_path / "run", spec, resume=attempt > 0)
+            with pytest.raises(InterruptedRunError):
+                run(
+                    method,
+                    small_shards,
+                    workers=1 + attempt % 2,
+                    folder=folder,
+                    stop_requested=lambda: True,
+                )
+        folder = RunFolder.claim(tmp_path / "run", spec, resume=True)
+        assert_same(result, run(method, small_shards, folder=folder))
+
+
+class Recorder:
+    """A transport that keeps what it passes on."""
+
+    def __init__(self, transport):
+        self.transport, self.messages = transport, []
+
+    def exchange(self, requests):
+        replies = self.transport.exchange(requests)
+        self.messages += zip(requests, replies, strict=True)
+        return replies
+
+
+@pytest.fixture(scope="module")
+def messages(method, small_shards):
+    """Every request of a run with its reply."""
+    recipe = recipe_for(spec_of(method, small_shards), small_shards.graph)
+    with InProcess(small_shards, method, recipe, workers=1, device="cpu") as runtime:
+        recorder = Recorder(runtime)
+        conduct(method.phases, recipe, runtime.clients, recorder, Progress(), lambda *_: None)
+    return recorder.messages
+
+
+class TestTraffic:
+    def test_every_phase_is_listed_also_if_it_sends_nothing(self, method, result):
+        assert list(result.traffic["phases"]) == [phase.name for phase in method.phases]
+
+    def test_bytes_are_those_of_the_arrays_that_were_sent(self, method, result, messages):
+        for phase in method.phases:
+            said = [(q, a) for q, a in messages if q.phase == phase.name]
+            counts = result.traffic["phases"][phase.name]
+            down = sum(array.nbytes for q, _ in said for array in q.arrays.values())
+            up = sum(array.nbytes for _, a in said for array in a.arrays.values())
+            assert counts == {"up_bytes": up, "down_bytes": down}
+        for way in ("up_bytes", "down_bytes"):
+            assert result.traffic[way] == sum(p[way] for p in result.traffic["phases"].values())
+
+
+def raw_data(graph) -> Iterator[tuple[str, np.ndarray]]:
+    """What a client holds and must keep, in every form in which it is stored."""
+    features = graph.features
+    if sp.issparse(features):
+        yield "feature columns", features.indices
+        yield "feature lists", features.indptr
+        features = features.toarray()
+    yield "features", features
+    yield "training features", features[graph.members(Part.TRAIN)]
+    yield "labels", graph.labels
+    yield "training labels", graph.labels[graph.members(Part.TRAIN)]
+    yield "edges", graph.edge_list()
+    yield "neighbour lists", graph.indices
+    yield "degrees", graph.degrees
+    yield "node ids", graph.node_ids
+    yield "split", graph.split
+
+
+def leak(array, graph):
+    """What of a client's raw data an array gives away, if anything.
+
+    Either all of it, in any order, shape or type of number; or a single row of features or edges.
+    """
+    sent = np.sort(array, axis=None)
+    for name, raw in raw_data(graph):
+        if raw.size == sent.size and np.array_equal(sent, np.sort(raw, axis=None)):
+            return name
+        if raw.ndim == array.ndim == 2 and raw.shape[1] == array.shape[1]:
+            rows = {row.tobytes() for row in raw.astype(np.float64) if row.any()}
+            if any(row.tobytes() in rows for row in array.astype(np.float64)):
+                return f"a row of {name}"
+    return None
+
+
+class TestDisclosure:
+    def test_the_server_asks_and_every_client_answers(self, messages):
+        assert messages
+        assert all(request.client == reply.client for request, reply in messages)
+
+    def test_replies_hold_declared_names_only(self, method, messages):
+        reports = {phase.name: phase.reports for phase in method.phases}
+        for request, reply in messages:
+            assert {group_of(name) for name in reply.arrays} <= method.discloses
+            assert set(reply.metrics) <= reports[request.phase]
+
+    def test_numbers_in_replies_are_plain_and_finite(self, messages):
+        for _, reply in messages:
+            for name, value in reply.metrics.items():
+                assert type(value) in (int, float), name
+                assert np.isfinite(value), name
+
+    def test_everything_declared_is_really_sent(self, method, messages):
+        sent = {group_of(name) for _, reply in messages for name in reply.arrays}
+        assert sent == method.discloses
+
+    def test_no_array_is_a_client_s_raw_data(self, method, messages, small_shards):
+        graphs = list(parties(small_shards, method))
+        for _, reply in messages:
+            for name, array in reply.arrays.items():
+                assert leak(array, graphs[reply.client]) is None, name
+
+
+class TestTheLeakDetector:
+    """It would notice."""
+
+    @pytest.mark.parametrize("name", ["features", "labels", "edges", "degrees"])
+    def test_raw_data_in_any_order_and_type(self, small_shards, name):
+        raw = dict(raw_data(small_shards[1]))[name]
+        disguised = raw.ravel()[::-1].astype(np.float32).reshape(-1, 1)
+        assert leak(disguised, small_shards[1]) == name
+
+    @pytest.mark.parametrize("name", ["features", "edges"])
+    def test_a_single_row(self, small_shards, name):
+        raw = dict(raw_data(small_shards[1]))[name]
+        hidden = np.random.default_rng(0).standard_normal((5, raw.shape[1]))
+        assert leak(hidden, small_shards[1]) is None
+        hidden[3] = raw[0]
+        assert leak(hidden, small_shards[1]) == f"a row of {name}"

@@ -1,0 +1,49 @@
+"""A trained classifier in a user's hands."""
+
+import numpy as np
+import pytest
+import torch
+
+from feddep.errors import InputError
+from feddep.graph.graph import Graph
+from feddep.learning.classifier import Classifier
+from feddep.learning.evaluation import predict
+from feddep.models.kernels import FeatureTable
+from feddep.models.weights import to_arrays
+
+
+@pytest.fixture(scope="module")
+def classifier(small_recipe):
+    return Classifier(small_recipe, to_arrays(small_recipe.classifier()))
+
+
+def test_probabilities_are_the_softmax_of_the_scores(classifier, small_graph):
+    table = FeatureTable(small_graph.features, torch.device("cpu"))
+    scores = predict(classifier.recipe.classifier(), small_graph, table).double().numpy()
+    expected = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    found = classifier.probabilities(small_graph)
+    assert found.shape == (small_graph.nodes, small_graph.classes)
+    assert np.allclose(found, expected, atol=1e-6)
+
+
+def test_the_prediction_is_the_most_probable_class(classifier, small_graph):
+    found = classifier.predict(small_graph)
+    assert np.array_equal(found, classifier.probabilities(small_graph).argmax(axis=1))
+    assert len(np.unique(found)) > 1
+
+
+def test_it_uses_its_own_weights_and_not_the_initial_ones(classifier, small_graph):
+    flat = {name: np.zeros_like(array) for name, array in classifier.weights.items()}
+    found = Classifier(classifier.recipe, flat).probabilities(small_graph)
+    assert np.allclose(found, 1 / small_graph.classes)
+
+
+def test_it_can_be_used_on_a_graph_that_it_never_saw(classifier, small_graph):
+    part = small_graph.subgraph([5, 3, 8])
+    assert classifier.predict(part).shape == (3,)
+
+
+def test_a_graph_with_other_features_is_refused(classifier):
+    graph = Graph.from_edges([], np.ones((2, 4)), [0, 1])
+    with pytest.raises(InputError, match=r"trained on 60 features \(got a graph with 4\)"):
+        classifier.predict(graph)

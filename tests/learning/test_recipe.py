@@ -1,0 +1,78 @@
+"""What all parties agree on, and what one of them works with."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from feddep.errors import InputError
+from feddep.learning.recipe import Silo
+from feddep.models.weights import to_arrays
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def silos(small_shards, small_recipe):
+    return [Silo(i, graph, small_recipe, CPU) for i, graph in enumerate(small_shards)]
+
+
+def same(one, other):
+    return all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+
+
+def test_all_parties_start_from_the_same_weights(silos, small_recipe):
+    for silo in silos:
+        assert same(silo.classifier(), small_recipe.classifier())
+
+
+def test_the_seed_decides_the_initial_weights(small_recipe):
+    other = replace(small_recipe, seed=1)
+    assert not same(small_recipe.classifier(), other.classifier())
+
+
+def test_every_classifier_is_a_new_one(small_recipe):
+    one, other = small_recipe.classifier(), small_recipe.classifier()
+    with torch.no_grad():
+        one.features.zero_()
+    assert not (other.features == 0).any()
+
+
+def test_given_weights_are_taken(silos, small_recipe):
+    weights = {name: a + 1 for name, a in to_arrays(small_recipe.classifier()).items()}
+    found = to_arrays(silos[0].classifier(weights))
+    assert all(np.array_equal(found[name], weights[name]) for name in weights)
+
+
+def test_no_weights_at_all_are_refused_and_not_taken_for_the_initial_ones(small_recipe):
+    with pytest.raises(InputError, match="expected weights"):
+        small_recipe.classifier({})
+
+
+def test_the_shape_follows_the_model_spec(small_recipe):
+    spec = replace(small_recipe.model, hidden=5, layers=3, form="closed")
+    shapes = {
+        name: array.shape
+        for name, array in to_arrays(replace(small_recipe, model=spec).classifier()).items()
+    }
+    assert shapes["features"] == (60, 5)
+    assert shapes["convolutions.0.neighbours"] == shapes["convolutions.1.neighbours"] == (5, 5)
+    assert shapes["convolutions.2.neighbours"] == (5, 3)
+
+
+def test_every_party_has_random_streams_of_its_own(silos):
+    assert len({silo.seeds.integer("sampling") for silo in silos}) == len(silos)
+
+
+def test_streams_depend_on_the_run_s_seed(silos, small_recipe):
+    other = Silo(0, silos[0].graph, replace(small_recipe, seed=1), CPU)
+    assert other.seeds.integer("sampling") != silos[0].seeds.integer("sampling")
+
+
+def test_labels_and_features_are_those_of_the_graph(silos):
+    silo = silos[1]
+    assert silo.labels.tolist() == silo.graph.labels.tolist()
+    identity = torch.eye(60)
+    rows = silo.table.times(np.arange(silo.graph.nodes), identity)
+    assert np.array_equal(rows, silo.graph.features.toarray())

@@ -1,0 +1,260 @@
+"""The classifier F: worked numbers, and the paper's concatenated form as the reference."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_array
+from scipy.stats import binom
+
+from feddep.graph.graph import Graph
+from feddep.graph.sampling import Block, NeighbourSampler, whole_graph
+from feddep.models import sage
+from feddep.models.kernels import FeatureTable
+from feddep.models.sage import Convolution, FusedSage, ModelSpec, drop, initialise
+
+FORMS = ("closed", "separate")
+
+
+def tensor(array):
+    return torch.tensor(array, dtype=torch.float32)
+
+
+def fill(module, **arrays):
+    with torch.no_grad():
+        for name, array in arrays.items():
+            module.get_parameter(name).copy_(tensor(array))
+    return module
+
+
+def kite(sparse=True):
+    """A triangle 0-1-2 with a tail 2-3, and a lonely node 4."""
+    features = np.random.default_rng(0).integers(0, 3, (5, 6)).astype(np.float32)
+    edges = [(0, 1), (1, 2), (0, 2), (2, 3)]
+    return Graph.from_edges(edges, csr_array(features) if sparse else features, [0, 1, 2, 0, 1])
+
+
+def model(form, embedding=0, layers=2, seed=0):
+    found = FusedSage(ModelSpec(form=form, hidden=4, layers=layers), 6, 3, embedding)
+    initialise(found, np.random.default_rng(seed))
+    with torch.no_grad():  # biases start at zero, where a forgotten one would go unnoticed
+        for parameter in found.parameters():
+            if parameter.ndim == 1:
+                parameter += torch.arange(1.0, len(parameter) + 1)
+    return found
+
+
+def table_of(graph):
+    return FeatureTable(graph.features, torch.device("cpu"))
+
+
+class TestConvolution:
+    """Sources 0, 1, 2 with one number each; target 0 hears 1 and 2, target 1 hears nobody."""
+
+    BLOCK = Block(np.array([0, 2, 2]), np.array([1, 2], np.int32), 2)
+    X = ((1,), (2,), (6,))
+
+    def test_separate_form(self):
+        layer = fill(Convolution(1, 1, "separate", 0), own=[[10]], neighbours=[[100]], bias=[0.5])
+        # 10·1 + 100·(2+6)/2 + ½;  10·2 + 100·0 + ½
+        assert layer(tensor(self.X), self.BLOCK, None).tolist() == [[410.5], [20.5]]
+
+    def test_closed_form(self):
+        layer = fill(Convolution(1, 1, "closed", 0), neighbours=[[100]], bias=[0.5])
+        # 100·(1+2+6)/3 + ½;  100·2 + ½
+        assert layer(tensor(self.X), self.BLOCK, None).tolist() == [[300.5], [200.5]]
+
+    def test_embeddings_have_weights_of_their_own(self):
+        layer = fill(Convolution(1, 1, "closed", 2), neighbours=[[100]], bias=[0.5])
+        fill(layer, embedding=[[1], [1000]])
+        out = layer(tensor(self.X), self.BLOCK, tensor([[3, 4], [5, 6]]))
+        assert out.tolist() == [[300.5 + 4003], [200.5 + 6005]]
+
+    @pytest.mark.parametrize("form", FORMS)
+    def test_no_embeddings_are_zero_embeddings(self, form):
+        layer = Convolution(1, 3, form, 2)
+        initialise(layer, np.random.default_rng(0))
+        x = tensor(self.X)
+        assert torch.equal(layer(x, self.BLOCK, None), layer(x, self.BLOCK, torch.zeros(2, 2)))
+
+    def test_only_the_separate_form_has_weights_for_the_node_itself(self):
+        names = {form: dict(Convolution(2, 3, form, 0).named_parameters()) for form in FORMS}
+        assert set(names["separate"]) == {"neighbours", "own", "bias"}
+        assert set(names["closed"]) == {"neighbours", "bias"}
+
+
+def paper_form(model, features, ego, embeddings=None):
+    """F as the paper writes it, node by node: σ(W [what was aggregated ‖ z̄_v])."""
+    weights = {name: p.detach().double().numpy() for name, p in model.named_parameters()}
+    rows = len(ego.nodes)
+    z = np.zeros((rows, 0)) if embeddings is None else np.asarray(embeddings, float)
+
+    def layer(prefix, parts, inputs):
+        names = [prefix + part for part in parts if prefix + part in weights]
+        return inputs @ np.concatenate([weights[name] for name in names]) + weights[prefix + "bias"]
+
+    x = np.stack(
+        [
+            layer("", ["features", "embedding"], np.concatenate([features[node], z[i]]))
+            for i, node in enumerate(ego.nodes)
+        ]
+    )
+    for k, block in enumerate(ego.blocks):
+        x = np.maximum(x, 0)
+        out = []
+        for v in range(block.targets):
+            heard = [x[u] for u in block.indices[block.indptr[v] : block.indptr[v + 1]]]
+            if model.spec.form == "closed":
+                parts, inputs = ["neighbours", "embedding"], [np.mean([x[v], *heard], axis=0)]
+            else:
+                parts = ["own", "neighbours", "embedding"]
+                inputs = [x[v], np.mean(heard, axis=0) if heard else np.zeros_like(x[v])]
+            out.append(layer(f"convolutions.{k}.", parts, np.concatenate([*inputs, z[v]])))
+        x = np.stack(out)
+    return x
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("width", [0, 2])
+@pytest.mark.parametrize("sampled", [False, True])
+class TestStatement31:
+    """W [x ‖ z̄] = W_x x + W_z z̄ at every layer, on whole lists and on sampled ones."""
+
+    def setting(self, sampled, width):
+        graph = kite()
+        ego = whole_graph(graph, 2)
+        if sampled:
+            sampler = NeighbourSampler(graph, 2, 2)
+            ego = sampler.sample(np.array([3, 4, 0]), np.random.default_rng(1))
+        embeddings = np.random.default_rng(2).standard_normal((len(ego.nodes), width))
+        return graph, ego, tensor(embeddings) if width else None
+
+    def test_split_weights_equal_the_paper_s_concatenation(self, form, width, sampled):
+        graph, ego, embeddings = self.setting(sampled, width)
+        found = model(form, width)
+        expected = paper_form(found, graph.features.toarray(), ego, embeddings)
+        scores = found(table_of(graph), ego, embeddings)
+        assert scores.shape == (ego.blocks[-1].targets, 3)
+        assert np.allclose(scores.detach(), expected, atol=1e-4)
+
+    def test_every_parameter_gets_a_gradient(self, form, width, sampled):
+        graph, ego, embeddings = self.setting(sampled, width)
+        found = model(form, width)
+        found(table_of(graph), ego, embeddings).square().sum().backward()
+        assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in found.parameters())
+
+
+class TestFusedSage:
+    def test_worked_numbers(self):
+        """One feature, one hidden unit, one convolution, on the path 0-1-2."""
+        graph = Graph.from_edges([(0, 1), (1, 2)], [[1.0], [2.0], [-8.0]], [0, 0, 0], classes=1)
+        found = FusedSage(ModelSpec(layers=1, hidden=1), 1, 1)
+        fill(found, features=[[2]], bias=[1])
+        fill(found.convolutions[0], own=[[1]], neighbours=[[10]], bias=[-1])
+        # ReLU(2x + 1) = 3, 5, 0; then own + 10·mean - 1.
+        scores = found(table_of(graph), whole_graph(graph, 1))
+        assert scores.ravel().tolist() == [3 + 10 * 5 - 1, 5 + 10 * 1.5 - 1, 0 + 10 * 5 - 1]
+
+    def test_scores_are_not_activated(self):
+        graph, found = kite(), model("separate")
+        fill(found.convolutions[1], bias=[-1000, -1000, -1000])
+        assert (found(table_of(graph), whole_graph(graph, 2)) < 0).all()
+
+    @pytest.mark.parametrize("form", FORMS)
+    def test_dense_and_sparse_features_give_the_same_scores(self, form):
+        scores = [model(form)(table_of(g), whole_graph(g, 2)) for g in (kite(True), kite(False))]
+        assert torch.allclose(*scores, atol=1e-5)
+
+    @pytest.mark.parametrize("form", FORMS)
+    def test_zero_embeddings_are_the_paper_s_inference(self, form):
+        graph = kite()
+        found, ego = model(form, embedding=2), whole_graph(graph, 2)
+        zeros = torch.zeros(5, 2)
+        assert torch.equal(found(table_of(graph), ego), found(table_of(graph), ego, zeros))
+
+    def test_an_isolated_node_is_classified_from_itself_alone(self):
+        graph, found = kite(), model("separate")
+        before = found(table_of(graph), whole_graph(graph, 2))
+        with torch.no_grad():
+            found.convolutions[0].neighbours.zero_()
+            found.convolutions[1].neighbours.zero_()
+        after = found(table_of(graph), whole_graph(graph, 2))
+        assert torch.equal(before[4], after[4])
+        assert not torch.isclose(before[:4], after[:4]).any()
+
+    @pytest.mark.parametrize("rows", [1, 2, 5, 4096])
+    @pytest.mark.parametrize("layers", [1, 2, 3])
+    @pytest.mark.parametrize("form", FORMS)
+    def test_scores_in_slices_are_the_scores_of_the_whole(self, monkeypatch, form, layers, rows):
+        monkeypatch.setattr(sage, "_ROWS_AT_ONCE", rows)
+        graph, found = kite(), model(form, embedding=2, layers=layers)
+        whole = found(table_of(graph), whole_graph(graph, layers))
+        assert torch.allclose(found.score_all(table_of(graph), graph), whole, rtol=1e-5, atol=1e-5)
+
+    def test_a_wrong_number_of_blocks_is_refused(self):
+        graph = kite()
+        with pytest.raises(ValueError):
+            model("separate")(table_of(graph), whole_graph(graph, 3))
+
+    def test_dropout_acts_only_with_a_stream(self):
+        graph, found = kite(), model("separate")
+        ego, table = whole_graph(graph, 2), table_of(graph)
+        plain = found(table, ego)
+        assert torch.equal(plain, found(table, ego))
+        dropped = [found(table, ego, dropout=np.random.default_rng(s)) for s in (1, 1, 2)]
+        assert torch.equal(dropped[0], dropped[1])
+        assert not torch.equal(dropped[0], dropped[2])
+        assert not torch.equal(dropped[0], plain)
+
+
+class TestDrop:
+    @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+    def test_the_share_dropped_is_the_share_asked_for(self, share):
+        n = 200_000
+        x = drop(torch.ones(n // 100, 100), share, np.random.default_rng(0))
+        zeros = int((x == 0).sum())
+        low, high = binom.interval(0.9999, n, share)
+        assert low <= zeros <= high
+
+    def test_what_stays_is_scaled_up(self):
+        x = drop(torch.full((50, 50), 3.0), 0.25, np.random.default_rng(0))
+        assert set(x.unique().tolist()) == {0.0, 4.0}
+
+    def test_units_are_dropped_one_by_one(self):
+        x = drop(torch.ones(1000, 50), 0.5, np.random.default_rng(0)).numpy()
+        correlation = np.corrcoef(x.T) - np.eye(50)
+        assert np.abs(correlation).max() < 5 / np.sqrt(1000)
+
+    def test_nothing_is_dropped_without_a_stream_or_a_share(self):
+        x = torch.ones(3, 3)
+        assert drop(x, 0.5, None) is x
+        assert drop(x, 0.0, np.random.default_rng(0)) is x
+
+    def test_the_gradient_passes_where_the_unit_stayed(self):
+        x = torch.ones(10, 10, requires_grad=True)
+        out = drop(x, 0.5, np.random.default_rng(0))
+        out.sum().backward()
+        assert torch.equal(x.grad, out.detach())
+
+
+class TestInitialise:
+    def test_matrices_fill_their_glorot_interval_and_biases_are_zero(self):
+        found = FusedSage(ModelSpec(hidden=128), 200, 50, embedding=30)
+        initialise(found, np.random.default_rng(0))
+        for parameter in found.parameters():
+            if parameter.ndim == 1:
+                assert (parameter == 0).all()
+            else:
+                bound = np.sqrt(6 / sum(parameter.shape))
+                assert 0.97 * bound < parameter.abs().max() <= bound
+                assert abs(parameter.mean()) < 0.05 * bound
+
+    def test_one_stream_fixes_the_weights(self):
+        one, same, other = (model("separate", seed=s).features for s in (1, 1, 2))
+        assert torch.equal(one, same)
+        assert not torch.equal(one, other)
+
+    def test_no_two_matrices_are_alike(self):
+        found = FusedSage(ModelSpec(hidden=6), 6, 6)
+        initialise(found, np.random.default_rng(0))
+        matrices = [p for p in found.parameters() if p.ndim == 2]
+        assert len({m.flatten()[0].item() for m in matrices}) == len(matrices)

@@ -1,0 +1,274 @@
+"""A federation on one machine: the same with and without workers, and when a worker dies."""
+
+import subprocess
+import sys
+from itertools import chain
+from threading import Thread
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from feddep.algorithms import METHODS
+from feddep.errors import InputError, RuntimeFailureError
+from feddep.federation.conduct import Progress, conduct
+from feddep.federation.messages import Request, group, pack
+from feddep.models.weights import to_arrays
+from feddep.runtime import inprocess
+from feddep.runtime.inprocess import InProcess, _balanced
+
+FEDAVG, LOCAL = METHODS["fedavg"], METHODS["local"]
+
+
+@pytest.fixture(scope="module")
+def alone(small_shards, small_recipe):
+    """FedAvg in this process."""
+    with InProcess(small_shards, FEDAVG, small_recipe, workers=1, device="cpu") as runtime:
+        yield runtime
+
+
+@pytest.fixture(scope="module")
+def processes(small_shards, small_recipe):
+    """FedAvg in two real worker processes; starting them takes seconds, so once for all tests."""
+    with InProcess(small_shards, FEDAVG, small_recipe, workers=2, device="cpu") as runtime:
+        yield runtime
+
+
+@pytest.fixture
+def local_pair(small_shards, small_recipe, thread_workers):
+    """The method that has memories, alone and in two (thread) workers."""
+    options = {"device": "cpu"}
+    with (
+        InProcess(small_shards, LOCAL, small_recipe, workers=1, **options) as one,
+        InProcess(small_shards, LOCAL, small_recipe, workers=2, **options) as two,
+    ):
+        yield one, two
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(np.array_equal(one[k], other[k]) for k in one)
+
+
+def fedavg(runtime, recipe):
+    """The final weights of a whole run."""
+    end = conduct(FEDAVG.phases, recipe, runtime.clients, runtime, Progress(), lambda *_: None)
+    return group(end.state, "classifier")
+
+
+def initial(recipe):
+    return {f"classifier/{name}": array for name, array in to_arrays(recipe.classifier()).items()}
+
+
+def train_alone(client, round_=0):
+    return Request(client, "local_training", "train", round_)
+
+
+class TestProcesses:
+    def test_two_processes_learn_what_one_learns(self, processes, alone, small_recipe):
+        assert same(fedavg(processes, small_recipe), fedavg(alone, small_recipe))
+
+    def test_replies_come_in_the_order_of_the_requests(self, processes, alone, small_recipe):
+        arrays = initial(small_recipe)
+        asked = [(2, 0), (0, 1), (1, 0), (0, 0)]
+        requests = [Request(c, "averaging", "train", r, arrays) for c, r in asked]
+        found, expected = (runtime.exchange(requests) for runtime in (processes, alone))
+        assert [reply.client for reply in found] == [2, 0, 1, 0]
+        for one, other in zip(found, expected, strict=True):
+            assert same(one.arrays, other.arrays)
+            assert one.metrics == other.metrics
+
+    def test_some_clients_can_be_asked_alone(self, processes, small_recipe):
+        request = Request(1, "averaging", "score", 0, initial(small_recipe))
+        assert [reply.client for reply in processes.exchange([request])] == [1]
+
+    def test_an_error_comes_back_with_its_type_and_its_words(self, processes, small_recipe):
+        with pytest.raises(InputError, match="unknown phase 'gossip'; known: averaging"):
+            processes.exchange([Request(client, "gossip", "x", 0) for client in range(3)])
+        # And the workers go on.
+        arrays = initial(small_recipe)
+        requests = [Request(client, "averaging", "score", 0, arrays) for client in range(3)]
+        assert [reply.client for reply in processes.exchange(requests)] == [0, 1, 2]
+
+    def test_one_classifier_is_scored_while_the_workers_go_on(self, processes, alone, small_recipe):
+        weights = to_arrays(small_recipe.classifier())
+        assert processes.measure(weights).result() == alone.measure(weights).result()
+
+    def test_all_clients_have_a_worker(self, processes):
+        clients = [worker.clients for worker in processes._workers]
+        assert len(clients) == 2
+        assert sorted(chain(*clients)) == [0, 1, 2]
+
+
+class TestMemories:
+    def test_both_keep_the_same_memories(self, local_pair):
+        for runtime in local_pair:
+            runtime.exchange([train_alone(client) for client in range(3)])
+        one, two = (runtime.states() for runtime in local_pair)
+        assert len(one) == len(two) == 3
+        assert all(map(same, one, two))
+        assert one[0]
+
+    def test_memories_can_be_moved_from_one_to_the_other(self, local_pair):
+        one, two = local_pair
+        one.exchange([train_alone(client) for client in range(3)])
+        two.restore(one.states())
+        assert all(map(same, one.states(), two.states()))
+        requests = [train_alone(client, 1) for client in range(3)]
+        assert [r.metrics for r in one.exchange(requests)] == [
+            r.metrics for r in two.exchange(requests)
+        ]
+
+    def test_memories_can_be_emptied(self, local_pair):
+        for runtime in local_pair:
+            runtime.exchange([train_alone(0)])
+            runtime.restore([{}, {}, {}])
+            assert runtime.states() == [{}, {}, {}]
+
+    def test_own_classifiers_are_measured_in_the_clients_order(self, local_pair):
+        found = []
+        for runtime in local_pair:
+            runtime.exchange([train_alone(client) for client in range(3)])
+            found += [runtime.measure(None).result() for _ in range(2)]
+        assert len(found[0]) == 3
+        assert all(scores == found[0] for scores in found)
+
+
+class TestParties:
+    def test_the_whole_graph_is_one_party(self, small_shards, small_recipe):
+        runtime = InProcess(small_shards, METHODS["global"], small_recipe, workers=4)
+        with runtime:
+            assert runtime.clients == 1
+            reply = runtime.exchange([train_alone(0)])[0]
+            assert reply.metrics["training_nodes"] == (small_shards.graph.split == 1).sum()
+            assert not runtime._workers
+
+    def test_there_are_never_more_workers_than_clients(
+        self, small_shards, small_recipe, thread_workers
+    ):
+        with InProcess(small_shards, LOCAL, small_recipe, workers=9, device="cpu") as runtime:
+            assert sorted(worker.clients for worker in runtime._workers) == [[0], [1], [2]]
+
+    @pytest.mark.parametrize(
+        ("load", "workers", "expected"),
+        [
+            ([5, 5, 5], 3, [[0], [1], [2]]),
+            ([1, 9, 2, 3], 2, [[1], [0, 2, 3]]),
+            ([0, 0, 0, 0], 2, [[0, 2], [1, 3]]),
+            ([4], 1, [[0]]),
+        ],
+    )
+    def test_the_load_is_balanced(self, load, workers, expected):
+        assert _balanced(load, workers) == expected
+
+
+class TestLife:
+    def test_it_must_be_started(self, small_shards, small_recipe):
+        with pytest.raises(RuntimeFailureError, match="use it in a with statement"):
+            InProcess(small_shards, FEDAVG, small_recipe).exchange([])
+
+    def test_it_computes_on_one_thread_and_gives_the_others_back(self, small_shards, small_recipe):
+        before = torch.get_num_threads()
+        torch.set_num_threads(2)
+        try:
+            with InProcess(small_shards, FEDAVG, small_recipe):
+                assert torch.get_num_threads() == 1
+            assert torch.get_num_threads() == 2
+        finally:
+            torch.set_num_threads(before)
+
+    def test_shared_graphs_are_gone_afterwards(
+        self, small_shards, small_recipe, thread_workers, shared
+    ):
+        with InProcess(small_shards, LOCAL, small_recipe, workers=2, device="cpu"):
+            assert {folder.name for folder in shared.iterdir()} == {
+                "client-0",
+                "client-1",
+                "client-2",
+            }
+        assert not shared.exists()
+
+
+@pytest.fixture
+def shared(tmp_path, monkeypatch):
+    """Where the next runtime shares its graphs."""
+    folder = tmp_path / "shared"
+    monkeypatch.setattr(inprocess, "shared_folder", lambda _: folder.mkdir() or folder)
+    return folder
+
+
+def impostor(deed):
+    """A process that looks like a worker until it does ``deed``."""
+    ready = pack({}, {}).hex()
+    script = f"""
+import os, signal, sys
+from multiprocessing.connection import Connection
+parent = Connection(int(sys.argv[1]))
+parent.recv_bytes()
+if {deed!r} == "exits at the start":
+    sys.exit(3)
+parent.send_bytes(bytes.fromhex("{ready}"))
+if {deed!r} == "is killed at work":
+    parent.recv_bytes()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    started = []
+
+    def start(command, pass_fds, env):
+        process = subprocess.Popen([sys.executable, "-c", script, command[-1]], pass_fds=pass_fds)
+        started.append(process)
+        return process
+
+    return SimpleNamespace(Popen=start), started
+
+
+def patiently(function):
+    """What the function raises; a minute without an answer is a hang."""
+    raised = []
+
+    def call():
+        try:
+            function()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = Thread(target=call, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive(), "it hangs"
+    return raised[0] if raised else None
+
+
+class TestDeath:
+    @pytest.fixture
+    def runtime(self, small_shards, small_recipe):
+        return InProcess(small_shards, FEDAVG, small_recipe, workers=2, device="cpu")
+
+    @pytest.mark.parametrize("deed", ["is killed at work", "is killed while it waits"])
+    def test_a_worker_that_is_killed_ends_the_run(
+        self, monkeypatch, runtime, shared, small_recipe, deed
+    ):
+        stand_in, started = impostor(deed)
+        monkeypatch.setattr(inprocess, "subprocess", stand_in)
+        # More than a connection holds, so that the parent also meets a closed one while sending.
+        arrays = initial(small_recipe) | {"ballast": np.zeros(10**6)}
+        requests = [Request(c, "averaging", "train", 0, arrays) for c in range(3)]
+        with runtime:
+            error = patiently(lambda: runtime.exchange(requests))
+        assert isinstance(error, RuntimeFailureError)
+        assert "exit code -9" in str(error)
+        assert "the worker of clients " in str(error)
+        assert len(started) == 2
+        assert all(process.returncode is not None for process in started)
+        assert not shared.exists()
+
+    def test_a_worker_that_does_not_start_leaves_nothing_behind(self, monkeypatch, runtime, shared):
+        stand_in, started = impostor("exits at the start")
+        monkeypatch.setattr(inprocess, "subprocess", stand_in)
+        threads = torch.get_num_threads()
+        error = patiently(runtime.__enter__)
+        assert isinstance(error, RuntimeFailureError)
+        assert "exit code 3" in str(error)
+        assert all(process.returncode is not None for process in started)
+        assert not shared.exists()
+        assert torch.get_num_threads() == threads

@@ -1,0 +1,225 @@
+"""From a spec to the parties' data."""
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from feddep.algorithms import find_method
+from feddep.errors import InputError
+from feddep.graph.folder import write_graph
+from feddep.graph.graph import Graph, Part
+from feddep.graph.shard import Shards, write_shards
+from feddep.graph.synthetic import SyntheticSpec
+from feddep.scenario import build
+from feddep.scenario.spec import RunSpec
+
+SMALL = {
+    "synthetic.nodes": 60,
+    "synthetic.classes": 3,
+    "synthetic.communities_per_class": 2,
+    "partition.clients": 3,
+}
+
+
+def small_spec(**settings: object) -> RunSpec:
+    dotted = {key.replace("__", "."): value for key, value in settings.items()}
+    return RunSpec().with_settings(SMALL | dotted)
+
+
+def assert_same_graph(found: Graph, expected: Graph) -> None:
+    for name in ("indptr", "indices", "labels", "node_ids", "split"):
+        assert np.array_equal(getattr(found, name), getattr(expected, name)), name
+    assert (found.features != expected.features).nnz == 0
+
+
+# Loading
+
+
+def test_synthetic_is_shaped_by_its_spec():
+    graph = build.load("synthetic", SyntheticSpec(nodes=140, classes=4, feature_count=120))
+    assert (graph.nodes, graph.classes, graph.feature_count) == (140, 4, 120)
+
+
+def test_a_graph_folder_is_loaded_by_its_path(tmp_path: Path, small_graph: Graph):
+    write_graph(small_graph, tmp_path / "mine")
+    assert_same_graph(build.load(str(tmp_path / "mine"), SyntheticSpec()), small_graph)
+
+
+def test_a_shard_folder_is_loaded_as_the_whole_graph(tmp_path: Path, small_shards: Shards):
+    write_shards(small_shards, tmp_path / "shards")
+    found = build.load(str(tmp_path / "shards"), SyntheticSpec())
+    assert_same_graph(found, small_shards.graph)
+
+
+@pytest.mark.parametrize("name", ["coras", "no/such/folder", "n" * 5000])
+def test_an_unknown_data_set_is_refused_with_the_known_ones(name: str):
+    with pytest.raises(InputError) as caught:
+        build.load(name, SyntheticSpec())
+    assert repr(name) in str(caught.value)
+    for known in ("synthetic", "cora", "citeseer", "pubmed", "msacademic"):
+        assert known in str(caught.value)
+
+
+def test_a_folder_without_manifest_is_refused(tmp_path: Path):
+    with pytest.raises(InputError, match="neither a graph folder nor a shard folder"):
+        build.load(str(tmp_path), SyntheticSpec())
+
+
+# Resolving
+
+
+def test_a_name_decides_nothing():
+    spec = small_spec(seed=4)
+    assert build.resolve(spec, {"partition.clients"}) == spec
+
+
+def test_a_shard_folder_decides_clients_partition_and_split(tmp_path: Path, small_graph: Graph):
+    spec = small_spec(partition__kind="random", split__kind="random")
+    shards = build.deal_out(small_graph, spec.partition, spec.split, seed=1)
+    write_shards(shards, tmp_path / "shards")
+    found = build.resolve(RunSpec().with_settings({"dataset": str(tmp_path / "shards")}))
+    assert (found.partition.clients, found.partition.kind) == (3, "random")
+    assert found.split.kind == "random"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("partition.clients", 4), ("partition.kind", "random"), ("split.kind", "quota")],
+)
+def test_a_setting_that_contradicts_the_shard_folder_is_refused(
+    tmp_path: Path, small_shards: Shards, key: str, value: object
+):
+    write_shards(small_shards, tmp_path / "shards")
+    given = {"dataset": str(tmp_path / "shards"), key: value}
+    with pytest.raises(InputError, match=rf"{key} = .* \(got {value}\)"):
+        build.resolve(RunSpec().with_settings(given), given)
+
+
+def test_a_setting_that_agrees_with_the_shard_folder_is_allowed(
+    tmp_path: Path, small_shards: Shards
+):
+    write_shards(small_shards, tmp_path / "shards")
+    given = {"dataset": str(tmp_path / "shards"), "partition.clients": 3}
+    assert build.resolve(RunSpec().with_settings(given), given).partition.clients == 3
+
+
+def test_shards_say_what_a_spec_needs_to_know(small_shards: Shards):
+    assert build.settings_of(small_shards) == {
+        "dataset": "synthetic",
+        "partition.clients": 3,
+        "partition.kind": "louvain",
+        "split.kind": "stratified",
+    }
+
+
+# Building
+
+
+def test_the_same_spec_gives_the_same_shards():
+    one, other = build.build(small_spec(seed=2)), build.build(small_spec(seed=2))
+    assert np.array_equal(one.owner, other.owner)
+    assert_same_graph(one.graph, other.graph)
+
+
+def test_the_run_seed_changes_split_and_partition_but_not_the_data_set():
+    one, other = build.build(small_spec(seed=0)), build.build(small_spec(seed=1))
+    assert not np.array_equal(one.owner, other.owner)
+    assert not np.array_equal(one.graph.split, other.graph.split)
+    assert np.array_equal(one.graph.indices, other.graph.indices)
+
+
+def test_the_spec_decides_kind_and_number_of_parts():
+    shards = build.build(small_spec(partition__kind="label-skew", partition__clients=2, seed=5))
+    assert (shards.clients, shards.kind, shards.seed) == (2, "label-skew", 5)
+
+
+def test_a_shard_folder_brings_its_own_partition_and_split(tmp_path: Path, small_shards: Shards):
+    write_shards(small_shards, tmp_path / "shards")
+    spec = build.resolve(RunSpec().with_settings({"dataset": str(tmp_path / "shards"), "seed": 9}))
+    found = build.build(spec)
+    assert np.array_equal(found.owner, small_shards.owner)
+    assert_same_graph(found.graph, small_shards.graph)
+
+
+def test_a_split_that_the_graph_brings_is_kept(small_shards: Shards):
+    spec = small_spec(seed=8)
+    again = build.deal_out(small_shards.graph, spec.partition, spec.split, seed=8)
+    assert np.array_equal(again.graph.split, small_shards.graph.split)
+
+
+def test_more_clients_than_nodes_are_refused():
+    with pytest.raises(InputError, match=r"60 nodes cannot .* \(got 61\)"):
+        build.build(small_spec(partition__clients=61))
+
+
+# What can be trained
+
+
+def with_parts(shards: Shards, split: np.ndarray) -> Shards:
+    return Shards(shards.graph.with_split(split), shards.owner, shards.kind, shards.seed)
+
+
+def test_no_training_node_at_all_is_refused(small_shards: Shards):
+    split = np.where(small_shards.graph.split == Part.TRAIN, Part.NONE, small_shards.graph.split)
+    with pytest.raises(InputError, match="no training node"):
+        build.check_trainable(with_parts(small_shards, split))
+
+
+def test_a_class_without_training_node_is_refused_by_number(small_shards: Shards):
+    graph = small_shards.graph
+    split = np.where(graph.labels == 1, Part.TEST, graph.split)
+    with pytest.raises(InputError, match=r"class 1 of synthetic .* none to train on"):
+        build.check_trainable(with_parts(small_shards, split))
+
+
+def test_a_class_without_any_node_is_allowed(small_shards: Shards):
+    graph = small_shards.graph
+    labels = np.where(graph.labels == 2, 1, graph.labels)
+    two_of_three = Graph.from_edges(
+        graph.edge_list(), graph.features, labels, classes=3, split=graph.split
+    )
+    build.check_trainable(Shards(two_of_three, small_shards.owner, "random", 0))
+
+
+def test_clients_without_training_nodes_are_allowed_and_named_in_a_warning(
+    small_shards: Shards, caplog: pytest.LogCaptureFixture
+):
+    idle = np.isin(small_shards.owner, [0, 2])
+    split = np.where(idle, Part.TEST, Part.TRAIN)
+    shards = Shards(
+        small_shards.graph.with_split(split), small_shards.owner, "random", small_shards.seed
+    )
+    labels = shards.graph.labels[shards.owner == 1]
+    assert set(labels) == {0, 1, 2}, "the client that trains must have every class"
+    with caplog.at_level(logging.WARNING):
+        build.check_trainable(shards)
+    assert "weight 0: 0, 2" in caplog.text
+
+
+def test_there_is_no_warning_when_every_client_trains(
+    small_shards: Shards, caplog: pytest.LogCaptureFixture
+):
+    build.check_trainable(small_shards)
+    assert not caplog.records
+
+
+# Parties and recipe
+
+
+def test_every_party_holds_its_shard(small_shards: Shards):
+    found = list(build.parties(small_shards, find_method("fedavg")))
+    assert [graph.nodes for graph in found] == np.bincount(small_shards.owner).tolist()
+
+
+def test_the_one_party_of_global_holds_the_whole_graph(small_shards: Shards):
+    (found,) = build.parties(small_shards, find_method("global"))
+    assert found is small_shards.graph
+
+
+def test_the_recipe_takes_shape_from_the_graph_and_the_rest_from_the_spec(small_graph: Graph):
+    spec = small_spec(seed=6, model__hidden=9, training__rounds=4)
+    recipe = build.recipe_for(spec, small_graph)
+    assert (recipe.features, recipe.classes, recipe.seed) == (60, 3, 6)
+    assert (recipe.model, recipe.training) == (spec.model, spec.training)
