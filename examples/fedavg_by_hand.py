@@ -19,7 +19,7 @@ def fedavg(shards, rounds, seed=0, learning_rate=0.1, batch_size=32, fanout=5):
     seeds = Seeds(seed)
     whole = shards.graph
     model = FusedSage(ModelSpec(), whole.feature_count, whole.classes)
-    initialise(model, seeds.stream("classifier"))
+    initialise(model, seeds.child("classifier"))
     weights = {name: p.detach().numpy().copy() for name, p in model.named_parameters()}
 
     for number in range(rounds):

@@ -93,7 +93,7 @@ def test_the_loss_is_the_mean_over_nodes_whatever_the_batches():
 
 def test_training_reduces_the_loss(silo):
     _, losses = trained(with_training(silo, learning_rate=0.3), rounds=15)
-    assert np.mean(losses[-3:]) < 0.5 * np.mean(losses[:3])
+    assert np.mean(losses[-3:]) < 0.8 * np.mean(losses[:3])
 
 
 def test_the_same_streams_give_the_same_weights(silo):

@@ -11,6 +11,7 @@ from feddep.graph.sampling import Block, NeighbourSampler, whole_graph
 from feddep.models import sage
 from feddep.models.kernels import FeatureTable
 from feddep.models.sage import Convolution, FusedSage, ModelSpec, drop, initialise
+from feddep.seeding import Seeds
 
 FORMS = ("closed", "separate")
 
@@ -35,7 +36,7 @@ def kite(sparse=True):
 
 def model(form, embedding=0, layers=2, seed=0):
     found = FusedSage(ModelSpec(form=form, hidden=4, layers=layers), 6, 3, embedding)
-    initialise(found, np.random.default_rng(seed))
+    initialise(found, Seeds(seed))
     with torch.no_grad():  # biases start at zero, where a forgotten one would go unnoticed
         for parameter in found.parameters():
             if parameter.ndim == 1:
@@ -72,7 +73,7 @@ class TestConvolution:
     @pytest.mark.parametrize("form", FORMS)
     def test_no_embeddings_are_zero_embeddings(self, form):
         layer = Convolution(1, 3, form, 2)
-        initialise(layer, np.random.default_rng(0))
+        initialise(layer, Seeds(0))
         x = tensor(self.X)
         assert torch.equal(layer(x, self.BLOCK, None), layer(x, self.BLOCK, torch.zeros(2, 2)))
 
@@ -239,7 +240,7 @@ class TestDrop:
 class TestInitialise:
     def test_matrices_fill_their_glorot_interval_and_biases_are_zero(self):
         found = FusedSage(ModelSpec(hidden=128), 200, 50, embedding=30)
-        initialise(found, np.random.default_rng(0))
+        initialise(found, Seeds(0))
         for parameter in found.parameters():
             if parameter.ndim == 1:
                 assert (parameter == 0).all()
@@ -255,6 +256,6 @@ class TestInitialise:
 
     def test_no_two_matrices_are_alike(self):
         found = FusedSage(ModelSpec(hidden=6), 6, 6)
-        initialise(found, np.random.default_rng(0))
+        initialise(found, Seeds(0))
         matrices = [p for p in found.parameters() if p.ndim == 2]
         assert len({m.flatten()[0].item() for m in matrices}) == len(matrices)

@@ -7,11 +7,12 @@ import torch
 from feddep.errors import InputError
 from feddep.models.sage import FusedSage, ModelSpec, initialise
 from feddep.models.weights import from_arrays, to_arrays
+from feddep.seeding import Seeds
 
 
 def model(seed=0):
     found = FusedSage(ModelSpec(hidden=2), 3, 2)
-    initialise(found, np.random.default_rng(seed))
+    initialise(found, Seeds(seed))
     return found
 
 

@@ -58,7 +58,7 @@ class Recipe:
         """F with the given weights, or with the initial ones, which one seed fixes for all."""
         model = FusedSage(self.model, self.features, self.classes)
         if weights is None:
-            initialise(model, Seeds(self.seed).stream("classifier"))
+            initialise(model, Seeds(self.seed).child("classifier"))
         else:
             from_arrays(model, weights)
         return model

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from feddep.graph.graph import Graph
 from feddep.graph.sampling import Block, EgoGraphs, row_blocks
 from feddep.models.kernels import FeatureTable, mean_of_neighbours
+from feddep.seeding import Seeds
 
 Form = Literal["closed", "separate"]
 
@@ -170,13 +171,17 @@ def drop(x: Tensor, share: float, rng: np.random.Generator | None) -> Tensor:
     return x * torch.from_numpy(mask).view(x.shape).to(x.device)
 
 
-def initialise(model: nn.Module, rng: np.random.Generator) -> None:
-    """Glorot-uniform matrices, U(±√(6 / (in + out))), and zero biases, from one named stream."""
+def initialise(model: nn.Module, seeds: Seeds) -> None:
+    """Glorot-uniform matrices, U(±√(6 / (in + out))), and zero biases.
+
+    Every parameter has a stream of its own name, so two models agree in what they share: F with
+    and without embeddings starts from the same weights.
+    """
     with torch.no_grad():
-        for parameter in model.parameters():
+        for name, parameter in model.named_parameters():
             if parameter.ndim == 1:
                 parameter.zero_()
                 continue
             bound = float(np.sqrt(6 / sum(parameter.shape)))
-            drawn = rng.uniform(-bound, bound, size=tuple(parameter.shape)).astype(np.float32)
+            drawn = seeds.stream(name).uniform(-bound, bound, tuple(parameter.shape))
             parameter.copy_(torch.from_numpy(drawn))
