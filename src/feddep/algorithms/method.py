@@ -14,6 +14,7 @@ class Method:
         summary: one sentence for ``feddep methods``.
         phases: its conversations, in order.
         discloses: groups of arrays that leave a client.
+        fused: the classifier takes embeddings of missing neighbours.
         whole_graph: one party holds the whole graph; the number of clients does not matter.
     """
 
@@ -21,4 +22,5 @@ class Method:
     summary: str
     phases: tuple[AnyPhase, ...]
     discloses: frozenset[str] = frozenset()
+    fused: bool = False
     whole_graph: bool = False

@@ -31,7 +31,7 @@ def run(
 ) -> Result:
     """Runs the spec's method over the shards; a folder's checkpoint, if any, is continued."""
     method = find_method(spec.method)
-    recipe = recipe_for(spec, shards.graph)
+    recipe = recipe_for(spec, shards.graph, method)
     started = time.perf_counter()
     workers = workers or os.cpu_count() or 1
     with InProcess(shards, method, recipe, workers=workers, device=device) as runtime:

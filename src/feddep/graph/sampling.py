@@ -50,6 +50,11 @@ class EgoGraphs:
     nodes: npt.NDArray[np.int64]
     blocks: tuple[Block, ...]
 
+    @property
+    def targets(self) -> npt.NDArray[np.int64]:
+        """The nodes that are computed."""
+        return self.nodes[: self.blocks[-1].targets] if self.blocks else self.nodes
+
 
 def whole_graph(graph: Graph, layers: int) -> EgoGraphs:
     """All nodes with their full neighbour lists in every layer."""
@@ -94,12 +99,13 @@ class NeighbourSampler:
         return EgoGraphs(nodes, tuple(reversed(blocks)))
 
     def batches(
-        self, nodes: npt.NDArray[np.int64], size: int, rng: np.random.Generator
+        self, nodes: npt.NDArray[np.int64], size: int, rng: np.random.Generator, epochs: int = 1
     ) -> Iterator[EgoGraphs]:
-        """Every one of ``nodes`` once, in random order, ``size`` at a time."""
-        order = rng.permutation(nodes)
-        for start in range(0, len(order), size):
-            yield self.sample(order[start : start + size], rng)
+        """In each epoch every one of ``nodes`` once, in random order, ``size`` at a time."""
+        for _ in range(epochs):
+            order = rng.permutation(nodes)
+            for start in range(0, len(order), size):
+                yield self.sample(order[start : start + size], rng)
 
 
 @njit(cache=True)

@@ -50,15 +50,23 @@ def pooled(parties: Iterable[Mapping[str, float]]) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def predict(model: FusedSage, graph: Graph, table: FeatureTable) -> Tensor:
-    """Class scores before softmax of every node, ``(n, classes)``, with z̄ = 0."""
+def predict(
+    model: FusedSage, graph: Graph, table: FeatureTable, embeddings: Tensor | None = None
+) -> Tensor:
+    """Class scores before softmax of every node, ``(n, classes)``.
+
+    ``embeddings`` holds z̄ of every node where the graph is mended; None is the paper's
+    inference, z̄ = 0.
+    """
     with torch.no_grad():
-        return model.score_all(table, graph)
+        return model.score_all(table, graph, embeddings)
 
 
-def score(model: FusedSage, graph: Graph, table: FeatureTable) -> Scores:
-    """Counts on the validation and test nodes of ``graph``."""
-    right = predict(model, graph, table).argmax(dim=1).cpu().numpy() == graph.labels
+def score(
+    model: FusedSage, graph: Graph, table: FeatureTable, embeddings: Tensor | None = None
+) -> Scores:
+    """Counts on the validation and test nodes of ``graph``, mended or not."""
+    right = predict(model, graph, table, embeddings).argmax(dim=1).cpu().numpy() == graph.labels
     val, test = graph.mask(Part.VAL), graph.mask(Part.TEST)
     return Scores(
         val_correct=int(np.count_nonzero(right & val)),

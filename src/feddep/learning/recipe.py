@@ -9,6 +9,8 @@ from annotated_types import Ge, Gt
 from torch import Tensor
 
 from feddep.graph.graph import Graph
+from feddep.learning.prototypes import EmbeddingSpec
+from feddep.models.generator import GeneratorSpec
 from feddep.models.kernels import FeatureTable
 from feddep.models.sage import FusedSage, ModelSpec, initialise
 from feddep.models.weights import Weights, from_arrays
@@ -46,6 +48,9 @@ class Recipe:
         seed: the run's seed.
         model: the classifier's shape.
         training: how it is trained.
+        embedding: the local GNN and its prototypes.
+        generator: DGen.
+        fused: the classifier takes embeddings of missing neighbours.
     """
 
     features: int
@@ -53,10 +58,19 @@ class Recipe:
     seed: int = 0
     model: ModelSpec = field(default_factory=ModelSpec)
     training: TrainingSpec = field(default_factory=TrainingSpec)
+    embedding: EmbeddingSpec = field(default_factory=EmbeddingSpec)
+    generator: GeneratorSpec = field(default_factory=GeneratorSpec)
+    fused: bool = False
+
+    @property
+    def embedding_width(self) -> int:
+        """d_z; embeddings of depth 0 are the features themselves."""
+        return self.embedding.width if self.embedding.depth else self.features
 
     def classifier(self, weights: Weights | None = None) -> FusedSage:
         """F with the given weights, or with the initial ones, which one seed fixes for all."""
-        model = FusedSage(self.model, self.features, self.classes)
+        width = self.embedding_width if self.fused else 0
+        model = FusedSage(self.model, self.features, self.classes, width)
         if weights is None:
             initialise(model, Seeds(self.seed).child("classifier"))
         else:

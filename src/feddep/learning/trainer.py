@@ -1,19 +1,19 @@
 """Mini-batch training of a classifier on one silo: the hot path."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from feddep.graph.graph import Part
-from feddep.graph.sampling import NeighbourSampler
+from feddep.graph.sampling import EgoGraphs, NeighbourSampler
 from feddep.learning.recipe import Silo
 from feddep.models.sage import FusedSage
 from feddep.seeding import Seeds
 
 
-def train(model: FusedSage, silo: Silo, seeds: Seeds) -> float:
+def train(model: FusedSage, silo: Silo, seeds: Seeds, embeddings: Tensor | None = None) -> float:
     """Trains ``model`` in place for one round: every training node once in each local epoch.
 
     Minimises the cross-entropy −log softmax(F(v))[y_v] over mini-batches of sampled ego-graphs.
@@ -22,25 +22,41 @@ def train(model: FusedSage, silo: Silo, seeds: Seeds) -> float:
         model: the classifier.
         silo: whose nodes to train on.
         seeds: streams of this client and round.
+        embeddings: z̄ of the silo's nodes, ``(n, d_z)``; None trains without them.
 
     Returns:
         The mean loss over nodes and epochs; 0 if the silo has no training node.
     """
     spec = silo.recipe.training
-    nodes = silo.graph.members(Part.TRAIN)
-    sampler = NeighbourSampler(silo.graph, spec.fanout, silo.recipe.model.layers)
-    parameters = list(model.parameters())
     sampling, dropout = seeds.stream("sampling"), seeds.stream("dropout")
-    total = 0.0
-    for _ in range(spec.local_epochs):
-        for ego in sampler.batches(nodes, spec.batch_size, sampling):
-            batch = ego.nodes[: ego.blocks[-1].targets]
-            scores = model(silo.table, ego, dropout=dropout)
-            loss = cross_entropy(scores, silo.labels[batch])
-            gradients = torch.autograd.grad(loss, parameters)
-            descend(parameters, gradients, spec.learning_rate, spec.weight_decay)
-            total += loss.item() * len(batch)
-    return total / max(1, spec.local_epochs * len(nodes))
+
+    def loss(ego: EgoGraphs) -> Tensor:
+        fused = None if embeddings is None else embeddings[torch.from_numpy(ego.nodes)]
+        scores = model(silo.table, ego, fused, dropout)
+        return cross_entropy(scores, silo.labels[ego.targets])
+
+    sampler = NeighbourSampler(silo.graph, spec.fanout, silo.recipe.model.layers)
+    nodes = silo.graph.members(Part.TRAIN)
+    batches = sampler.batches(nodes, spec.batch_size, sampling, spec.local_epochs)
+    return fit(model, batches, loss, spec.learning_rate, spec.weight_decay)
+
+
+def fit(
+    model: nn.Module,
+    batches: Iterable[EgoGraphs],
+    loss: Callable[[EgoGraphs], Tensor],
+    rate: float,
+    decay: float = 0.0,
+) -> float:
+    """Takes a step of SGD on every batch and returns the mean loss over the batches' nodes."""
+    parameters = list(model.parameters())
+    total, count = 0.0, 0
+    for ego in batches:
+        value = loss(ego)
+        descend(parameters, torch.autograd.grad(value, parameters), rate, decay)
+        total += value.item() * len(ego.targets)
+        count += len(ego.targets)
+    return total / max(1, count)
 
 
 def descend(

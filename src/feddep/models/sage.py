@@ -64,9 +64,7 @@ class Convolution(nn.Module):
         out = torch.addmm(self.bias, mean, self.neighbours)
         if self.own is not None:
             out = torch.addmm(out, x[block.own], self.own)
-        if self.embedding is not None and embeddings is not None:
-            out = torch.addmm(out, embeddings, self.embedding)
-        return out
+        return fuse(out, embeddings, self.embedding)
 
 
 class FusedSage(nn.Module):
@@ -107,16 +105,17 @@ class FusedSage(nn.Module):
             dropout: the stream to draw masks from in training; None switches dropout off.
         """
         x = table.times(ego.nodes, self.features) + self.bias
-        if self.embedding is not None and embeddings is not None:
-            x = torch.addmm(x, embeddings, self.embedding)
+        x = fuse(x, embeddings, self.embedding)
         for block, convolution in zip(ego.blocks, self.convolutions, strict=True):
             x = drop(torch.relu(x), self.spec.dropout, dropout)
             fused = None if embeddings is None else embeddings[: block.targets]
             x = convolution(x, block, fused)
         return x
 
-    def score_all(self, table: FeatureTable, graph: Graph) -> Tensor:
-        """Class scores of every node with full neighbour lists and z̄ = 0, ``(n, classes)``.
+    def score_all(
+        self, table: FeatureTable, graph: Graph, embeddings: Tensor | None = None
+    ) -> Tensor:
+        """Class scores of every node with full neighbour lists, ``(n, classes)``.
 
         The same numbers as :meth:`forward` on :func:`~feddep.graph.sampling.whole_graph` up to
         rounding, but in slices of rows: a mean of products is the product of the mean, so the
@@ -124,23 +123,35 @@ class FusedSage(nn.Module):
         hidden layer of all nodes is the most that is held at a time (K = 2).
         """
         *middle, last = cast(list[Convolution], list(self.convolutions))
-        hidden = self._input_rows(table, graph)
+        hidden = self._input_rows(table, graph, embeddings)
         for convolution in middle:
-            hidden = _convolved_rows(convolution, _collected(hidden, graph.nodes), graph)
+            x = _collected(hidden, graph.nodes)
+            hidden = _convolved_rows(convolution, x, graph, embeddings)
         from_neighbours, from_own = [], []
         for rows in hidden:
             from_neighbours.append(rows @ last.neighbours)
             if last.own is not None:
                 from_own.append(rows @ last.own)
         whole = Block(graph.indptr, graph.indices, graph.nodes)
-        closed = last.own is None
-        scores = mean_of_neighbours(torch.cat(from_neighbours), whole, closed=closed) + last.bias
-        return scores if closed else scores + torch.cat(from_own)
+        scores = mean_of_neighbours(torch.cat(from_neighbours), whole, closed=last.own is None)
+        scores = fuse(scores + last.bias, embeddings, last.embedding)
+        return scores + torch.cat(from_own) if from_own else scores
 
-    def _input_rows(self, table: FeatureTable, graph: Graph) -> Iterator[Tensor]:
+    def _input_rows(
+        self, table: FeatureTable, graph: Graph, embeddings: Tensor | None
+    ) -> Iterator[Tensor]:
         for block in row_blocks(graph, _ROWS_AT_ONCE):
             nodes = np.arange(block.first, block.first + block.targets)
-            yield torch.relu(table.times(nodes, self.features) + self.bias)
+            x = table.times(nodes, self.features) + self.bias
+            fused = None if embeddings is None else embeddings[block.own]
+            yield torch.relu(fuse(x, fused, self.embedding))
+
+
+def fuse(x: Tensor, embeddings: Tensor | None, weight: Tensor | None) -> Tensor:
+    """Adds the embeddings' part z̄ W_z of a fused convolution; nothing where there is none."""
+    if embeddings is None or weight is None:
+        return x
+    return torch.addmm(x, embeddings, weight)
 
 
 def _collected(slices: Iterator[Tensor], nodes: int) -> Tensor:
@@ -155,9 +166,12 @@ def _collected(slices: Iterator[Tensor], nodes: int) -> Tensor:
     return whole
 
 
-def _convolved_rows(convolution: Convolution, x: Tensor, graph: Graph) -> Iterator[Tensor]:
+def _convolved_rows(
+    convolution: Convolution, x: Tensor, graph: Graph, embeddings: Tensor | None
+) -> Iterator[Tensor]:
     for block in row_blocks(graph, _ROWS_AT_ONCE):
-        yield torch.relu(convolution(x, block, None))
+        fused = None if embeddings is None else embeddings[block.own]
+        yield torch.relu(convolution(x, block, fused))
 
 
 def drop(x: Tensor, share: float, rng: np.random.Generator | None) -> Tensor:

@@ -14,6 +14,7 @@ from feddep.federation.messages import Reply, Request, State, group, grouped
 from feddep.federation.phase import Ask, Report
 from feddep.graph.graph import Part
 from feddep.learning.evaluation import SCORE_NAMES, pooled, score
+from feddep.learning.mending import Mender
 from feddep.learning.recipe import Recipe, Silo
 from feddep.learning.trainer import train
 from feddep.models.weights import to_arrays
@@ -21,8 +22,13 @@ from feddep.models.weights import to_arrays
 
 @dataclass(frozen=True)
 class Averaging:
-    """Trains one classifier at all clients."""
+    """Trains one classifier at all clients.
 
+    Args:
+        mender: gives the embeddings of missing neighbours; None trains on subgraphs as they are.
+    """
+
+    mender: Mender | None = None
     name: str = "averaging"
     reports: frozenset[str] = SCORE_NAMES | {"loss", "training_nodes"}
 
@@ -51,11 +57,15 @@ class Averaging:
         return {**state, **grouped("classifier", mean), "loss": np.array(next_loss)}, report
 
     def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
-        """Scores the classifier on the client's own subgraph, then trains it there."""
+        """Scores the classifier on the client's own subgraph, mended or not, then trains it."""
         model = silo.classifier(group(request.arrays, "classifier"))
-        metrics = asdict(score(model, silo.graph, silo.table))
+        embeddings = None
+        if self.mender is not None:
+            embeddings, state = self.mender.mend(model, silo, state, request.round)
+        metrics = asdict(score(model, silo.graph, silo.table, embeddings))
         if request.step == "score":
             return Reply(request.client, metrics=metrics), state
-        metrics["loss"] = train(model, silo, silo.seeds.child(self.name, request.round))
+        seeds = silo.seeds.child(self.name, request.round)
+        metrics["loss"] = train(model, silo, seeds, embeddings)
         metrics["training_nodes"] = len(silo.graph.members(Part.TRAIN))
         return Reply(request.client, grouped("classifier", to_arrays(model)), metrics), state

@@ -116,14 +116,17 @@ def parties(shards: Shards, method: Method) -> Iterable[Graph]:
     return [shards.graph] if method.whole_graph else shards
 
 
-def recipe_for(spec: RunSpec, graph: Graph) -> Recipe:
-    """The part of the spec that the parties need for learning."""
+def recipe_for(spec: RunSpec, graph: Graph, method: Method) -> Recipe:
+    """The part of the spec that the parties of a method need for learning."""
     return Recipe(
         features=graph.feature_count,
         classes=graph.classes,
         seed=spec.seed,
         model=spec.model,
         training=spec.training,
+        embedding=spec.embedding,
+        generator=spec.generator,
+        fused=method.fused,
     )
 
 

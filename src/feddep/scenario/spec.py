@@ -19,7 +19,9 @@ from feddep.errors import InputError, unknown
 from feddep.graph.partition import PartitionSpec
 from feddep.graph.splits import SplitSpec
 from feddep.graph.synthetic import SyntheticSpec
+from feddep.learning.prototypes import EmbeddingSpec
 from feddep.learning.recipe import TrainingSpec
+from feddep.models.generator import GeneratorSpec
 from feddep.models.sage import ModelSpec
 
 
@@ -42,6 +44,8 @@ class RunSpec:
     split: SplitSpec = field(default_factory=SplitSpec)
     model: ModelSpec = field(default_factory=ModelSpec)
     training: TrainingSpec = field(default_factory=TrainingSpec)
+    embedding: EmbeddingSpec = field(default_factory=EmbeddingSpec)
+    generator: GeneratorSpec = field(default_factory=GeneratorSpec)
     synthetic: SyntheticSpec = field(default_factory=SyntheticSpec)
 
     def with_settings(self, settings: Mapping[str, Any]) -> "RunSpec":

@@ -1,0 +1,198 @@
+"""Training DGen: the cross-subgraph prototype reconstruction loss Lⁿ, alone and jointly with F.
+
+Source: the paper's section 3.2. For silo i, over the nodes v that remain after hiding,
+
+    Lⁿᵢ = 1/|V̄ᵢ| Σ_v [ βᵈ smoothL1(ñ_v − n_v)
+                       + βᶠ Σ_p min over prototypes z' of v's hidden neighbours ‖z̃ᵖ_v − z'‖²
+                       + βⁿ Σ_{j≠i} Σ_p min over z' in Z'_j ‖z̃ᵖ_v − z'‖² ],
+
+p over the kept rows. A node without hidden neighbours adds nothing to the second term.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, smooth_l1_loss
+
+from feddep.graph.graph import Graph, Part
+from feddep.graph.impair import Impaired, impair
+from feddep.graph.sampling import EgoGraphs, NeighbourSampler
+from feddep.learning.prototypes import Prototypes
+from feddep.learning.recipe import Silo
+from feddep.learning.trainer import descend, fit
+from feddep.models.generator import DeepGenerator, Generated, GeneratorSpec
+from feddep.models.kernels import FeatureTable
+from feddep.models.sage import FusedSage, initialise
+from feddep.models.weights import Weights, from_arrays
+from feddep.seeding import Seeds
+
+_NODES_AT_ONCE = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """What DGen is to generate.
+
+    Attributes:
+        missing_degree: ``(m,)`` n_v of the remaining nodes.
+        has_hidden: ``(m, C)`` True where a hidden neighbour of the node is in the cluster.
+        own: ``(C, d_z)`` the silo's own prototypes.
+        foreign: the other silos' prototypes, ``(C_j, d_z)`` each.
+    """
+
+    missing_degree: Tensor
+    has_hidden: Tensor
+    own: Tensor
+    foreign: Sequence[Tensor]
+
+    def of(self, nodes: Tensor) -> "Targets":
+        """The targets of some of the remaining nodes."""
+        return Targets(self.missing_degree[nodes], self.has_hidden[nodes], self.own, self.foreign)
+
+
+def reconstruction_loss(generated: Generated, targets: Targets, spec: GeneratorSpec) -> Tensor:
+    """Lⁿ of the generated neighbours of m nodes, a number."""
+    nodes, slots, width = generated.rows.shape
+    rows = generated.rows.reshape(nodes * slots, width)
+    degree = smooth_l1_loss(generated.degree, targets.missing_degree, reduction="sum")
+
+    to_own = squared_distances(rows, targets.own).view(nodes, slots, -1)
+    nearest = to_own.masked_fill(~targets.has_hidden.unsqueeze(1), torch.inf).amin(dim=2)
+    any_hidden = targets.has_hidden.any(dim=1, keepdim=True)
+    own = torch.where(any_hidden, nearest, 0.0)
+
+    foreign = torch.zeros_like(own)
+    if targets.foreign:
+        distances = squared_distances(rows, torch.cat(list(targets.foreign)))
+        sizes = [len(centres) for centres in targets.foreign]
+        for to_silo in torch.split(distances, sizes, dim=1):
+            foreign = foreign + to_silo.amin(dim=1).view(nodes, slots)
+
+    kept = generated.kept
+    total = (
+        spec.degree_weight * degree
+        + spec.own_weight * (own * kept).sum()
+        + spec.foreign_weight * (foreign * kept).sum()
+    )
+    return total / nodes
+
+
+def squared_distances(a: Tensor, b: Tensor) -> Tensor:
+    """‖aᵢ − bⱼ‖² as aᵢ² + bⱼ² − 2 aᵢ·bⱼ: one matrix product, ``(m, d), (n, d)`` → ``(m, n)``."""
+    squares = (a * a).sum(dim=1, keepdim=True) + (b * b).sum(dim=1)
+    return torch.addmm(squares, a, b.T, alpha=-2).clamp(min=0)
+
+
+@dataclass(frozen=True, eq=False)
+class GeneratorTraining:
+    """One silo's DGen with its ground truth.
+
+    Attributes:
+        silo: whose graph is impaired and mended.
+        prototypes: of the silo's own embeddings.
+        foreign: prototypes of the other silos.
+    """
+
+    silo: Silo
+    prototypes: Prototypes
+    foreign: Sequence[npt.NDArray[np.float32]]
+
+    @cached_property
+    def impaired(self) -> Impaired:
+        """The silo's graph with some nodes hidden; the same ones all the time."""
+        graph, spec = self.silo.graph, self.silo.recipe.generator
+        pool = graph.members(Part.VAL) if spec.pool == "val" else np.arange(graph.nodes)
+        return impair(graph, pool, spec.impaired_share, self.silo.seeds.stream("impair"))
+
+    @cached_property
+    def targets(self) -> Targets:
+        """What the remaining nodes miss, as clusters of the hidden ones."""
+        impaired, device = self.impaired, self.silo.device
+        has_hidden = np.zeros((len(impaired.remaining), len(self.prototypes.centres)), bool)
+        owner = np.repeat(np.arange(len(impaired.remaining)), impaired.missing_degree)
+        has_hidden[owner, self.prototypes.cluster[impaired.hidden]] = True
+        return Targets(
+            torch.tensor(impaired.missing_degree, dtype=torch.float32, device=device),
+            torch.tensor(has_hidden, device=device),
+            torch.tensor(self.prototypes.centres, device=device),
+            [torch.tensor(centres, device=device) for centres in self.foreign],
+        )
+
+    @cached_property
+    def _table(self) -> FeatureTable:
+        return FeatureTable(self.impaired.graph.features, self.silo.device)
+
+    def generator(self, weights: Weights | None = None) -> DeepGenerator:
+        """DGen with the given weights, or with initial ones that all silos share."""
+        recipe = self.silo.recipe
+        model = DeepGenerator(
+            recipe.model, recipe.generator, recipe.features, recipe.embedding_width
+        )
+        if weights is None:
+            initialise(model, Seeds(recipe.seed).child("generator"))
+        else:
+            from_arrays(model, weights)
+        return model.to(self.silo.device)
+
+    def pretrain(self, generator: DeepGenerator) -> float:
+        """Minimises Lⁿ over the impaired graph; returns the mean loss."""
+        spec, training = self.silo.recipe.generator, self.silo.recipe.training
+        seeds = self.silo.seeds.child("generator")
+        noise = seeds.stream("noise")
+        nodes = np.arange(self.impaired.graph.nodes)
+        sampler = self._sampler(self.impaired.graph)
+        batches = sampler.batches(nodes, training.batch_size, seeds.stream("sampling"), spec.epochs)
+        return fit(
+            generator, batches, lambda ego: self._loss(generator, ego, noise), spec.learning_rate
+        )
+
+    def joint_step(self, generator: DeepGenerator, classifier: FusedSage, seeds: Seeds) -> None:
+        """One step of DGen on Lⁿ + Lᶜ: F's gradient reaches DGen through z̄.
+
+        F itself is not changed here. It minimises Lᶜ in its own epoch, so all methods take the
+        same number of steps on F.
+        """
+        training, silo = self.silo.recipe.training, self.silo
+        noise, sampling = seeds.stream("noise"), seeds.stream("sampling")
+        everywhere, impaired = self._sampler(silo.graph), self._sampler(self.impaired.graph)
+        parameters = list(generator.parameters())
+        nodes = silo.graph.members(Part.TRAIN)
+        for _ in range(silo.recipe.generator.joint_batches):
+            remaining = sampling.permutation(self.impaired.graph.nodes)[: training.batch_size]
+            loss = self._loss(generator, impaired.sample(remaining, sampling), noise)
+            if len(nodes):
+                chosen = sampling.permutation(nodes)[: training.batch_size]
+                batch = everywhere.sample(chosen, sampling)
+                around = everywhere.sample(batch.nodes, sampling)
+                embeddings = generator(silo.table, around, noise).mean()
+                scores = classifier(silo.table, batch, embeddings)
+                loss = loss + cross_entropy(scores, silo.labels[batch.targets])
+            gradients = torch.autograd.grad(loss, parameters)
+            descend(parameters, gradients, silo.recipe.generator.learning_rate, 0.0)
+
+    def mend(self, generator: DeepGenerator, seeds: Seeds) -> npt.NDArray[np.float32]:
+        """z̄ of every node of the silo, ``(n, d_z)``, from sampled neighbours."""
+        graph, sampler = self.silo.graph, self._sampler(self.silo.graph)
+        noise, sampling = seeds.stream("noise"), seeds.stream("sampling")
+        slices = np.array_split(np.arange(graph.nodes), -(-graph.nodes // _NODES_AT_ONCE))
+        with torch.no_grad():
+            rows = [
+                generator(self.silo.table, sampler.sample(nodes, sampling), noise).mean()
+                for nodes in slices
+            ]
+        found: npt.NDArray[np.float32] = torch.cat(rows).cpu().numpy()
+        return found
+
+    def _loss(self, generator: DeepGenerator, ego: EgoGraphs, rng: np.random.Generator) -> Tensor:
+        targets = self.targets.of(torch.from_numpy(ego.targets).to(self.silo.device))
+        generated = generator(self._table, ego, rng)
+        return reconstruction_loss(generated, targets, self.silo.recipe.generator)
+
+    def _sampler(self, graph: Graph) -> NeighbourSampler:
+        recipe = self.silo.recipe
+        return NeighbourSampler(graph, recipe.training.fanout, recipe.model.layers)

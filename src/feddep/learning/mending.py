@@ -1,0 +1,76 @@
+"""Mending a silo's subgraph: embeddings of the neighbours that its nodes miss."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from feddep.learning.generation import GeneratorTraining
+from feddep.learning.prototypes import Prototypes
+from feddep.learning.recipe import Silo
+from feddep.models.sage import FusedSage
+from feddep.models.weights import to_arrays
+
+Memory = Mapping[str, npt.NDArray[Any]]
+"""What a silo remembers between messages."""
+
+
+class Mender(Protocol):
+    """Whoever can tell z̄ of a silo's nodes."""
+
+    def mend(
+        self, classifier: FusedSage, silo: Silo, memory: Memory, round: int
+    ) -> tuple[Tensor, Memory]:
+        """z̄ of every node, ``(n, d_z)``, for this round of averaging, and the silo's memory."""
+        ...
+
+
+@dataclass(frozen=True)
+class GeneratedNeighbours:
+    """Neighbours that the silo's own DGen generates, anew every few rounds.
+
+    When they are generated anew, DGen first takes a joint step with the classifier at hand, so
+    that Lⁿ + Lᶜ is minimised over both, one after the other.
+    """
+
+    def mend(
+        self, classifier: FusedSage, silo: Silo, memory: Memory, round: int
+    ) -> tuple[Tensor, Memory]:
+        """See :class:`Mender`."""
+        spec = silo.recipe.generator
+        if round % spec.refresh == 0 or "mended" not in memory:
+            seeds = silo.seeds.child("mending", round)
+            training = generator_training(silo, memory)
+            generator = training.generator(_parts(memory, "generator"))
+            training.joint_step(generator, classifier, seeds.child("joint"))
+            mended = training.mend(generator, seeds)
+            weights = {f"generator/{name}": a for name, a in to_arrays(generator).items()}
+            memory = {**memory, **weights, "mended": mended}
+        return torch.tensor(memory["mended"], device=silo.device), memory
+
+
+def generator_training(silo: Silo, memory: Memory) -> GeneratorTraining:
+    """The silo's generator with its ground truth, prepared once and kept while the process lives.
+
+    What is kept can be made again from the silo and its memory; so a client in a new process
+    gets the same.
+    """
+    known = _PREPARED.get(silo)
+    if known is None or known.prototypes.centres is not memory["prototypes"]:
+        prototypes = Prototypes(memory["prototypes"], memory["cluster"])
+        known = GeneratorTraining(silo, prototypes, list(_parts(memory, "foreign").values()))
+        _PREPARED[silo] = known
+    return known
+
+
+def _parts(memory: Memory, group: str) -> dict[str, npt.NDArray[np.float32]]:
+    prefix = group + "/"
+    return {name.removeprefix(prefix): a for name, a in memory.items() if name.startswith(prefix)}
+
+
+_PREPARED: "WeakKeyDictionary[Silo, GeneratorTraining]" = WeakKeyDictionary()

@@ -1,0 +1,125 @@
+"""Local embeddings and their prototypes: what a silo may show of its nodes, once.
+
+Source: the paper's section 3.2, "Deep Neighbor Prototype Generation". A silo trains a GNN on its
+subgraph, takes the node embeddings z_v, and groups them into C clusters; a prototype is a
+cluster's mean.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from annotated_types import Ge, Gt
+from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
+from torch import Tensor, nn
+
+from feddep.graph.sampling import EgoGraphs
+from feddep.models.kernels import FeatureTable
+from feddep.models.sage import FusedSage, ModelSpec
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingSpec:
+    """The local GNN and the prototypes of its embeddings.
+
+    Attributes:
+        depth: L, hops that an embedding sees; 0 takes the features themselves.
+        width: d_z, of the embeddings.
+        epochs: N, epochs of training of the local GNN (paper: 50).
+        learning_rate: of SGD on the local GNN.
+        shared_start: every silo starts from the same weights; else each from its own, and the
+            silos' embeddings live in different spaces.
+        clusters: C, most prototypes a silo releases.
+        smallest: a cluster of fewer nodes is merged into the nearest other; a cluster of one
+            would be a node's embedding.
+    """
+
+    depth: Annotated[int, Ge(0)] = 2
+    width: Annotated[int, Ge(1)] = 128
+    epochs: Annotated[int, Ge(1)] = 50
+    learning_rate: Annotated[float, Gt(0)] = 0.1
+    shared_start: bool = True
+    clusters: Annotated[int, Ge(1)] = 10
+    smallest: Annotated[int, Ge(1)] = 5
+
+
+class LocalGnn(nn.Module):
+    """L convolutions of width d_z, tanh after the last, and a linear head for training.
+
+    Args:
+        model: the convolutions' form, as F's.
+        spec: depth and width.
+        features: d, feature columns.
+        classes: outputs of the head.
+    """
+
+    def __init__(self, model: ModelSpec, spec: EmbeddingSpec, features: int, classes: int) -> None:
+        super().__init__()
+        shape = ModelSpec(
+            form=model.form, layers=spec.depth, hidden=spec.width, dropout=model.dropout
+        )
+        self.trunk = FusedSage(shape, features, spec.width)
+        self.head = nn.Parameter(torch.empty(spec.width, classes))
+        self.head_bias = nn.Parameter(torch.empty(classes))
+
+    def embed(
+        self, table: FeatureTable, ego: EgoGraphs, dropout: np.random.Generator | None = None
+    ) -> Tensor:
+        """z of the targets, ``(t, d_z)`` in (-1, 1)."""
+        return torch.tanh(self.trunk(table, ego, dropout=dropout))
+
+    def forward(self, table: FeatureTable, ego: EgoGraphs, dropout: np.random.Generator) -> Tensor:
+        """Class scores of the targets."""
+        return torch.addmm(self.head_bias, self.embed(table, ego, dropout), self.head)
+
+
+@dataclass(frozen=True, eq=False)
+class Prototypes:
+    """Clusters of a silo's embeddings.
+
+    Attributes:
+        centres: ``(C', d_z)`` cluster means, C' ≤ C; what the silo releases.
+        cluster: ``(n,)`` every node's cluster; it stays in the silo.
+    """
+
+    centres: Floats
+    cluster: Ints
+
+
+def find_prototypes(embeddings: Floats, spec: EmbeddingSpec, seed: int) -> Prototypes:
+    """k-means, then clusters below the smallest size allowed are merged into the nearest.
+
+    Args:
+        embeddings: ``(n, d_z)``.
+        spec: number and smallest size of the clusters.
+        seed: for the starting points of k-means.
+    """
+    count = max(1, min(spec.clusters, len(embeddings) // spec.smallest))
+    # One thread: the result must not depend on how many cores there are.
+    with threadpool_limits(1):
+        found = KMeans(count, n_init=4, random_state=seed % 2**32).fit(embeddings)
+    return merge_small(embeddings, found.labels_.astype(np.int64), spec.smallest)
+
+
+def merge_small(embeddings: Floats, cluster: Ints, smallest: int) -> Prototypes:
+    """Merges the smallest cluster into the nearest one until all are large enough.
+
+    If all nodes together are fewer than ``smallest``, one cluster remains.
+    """
+    while True:
+        names, cluster, sizes = np.unique(cluster, return_inverse=True, return_counts=True)
+        sums = np.zeros((len(names), embeddings.shape[1]))
+        np.add.at(sums, cluster, embeddings)
+        centres = sums / sizes[:, None]
+        small = int(sizes.argmin())
+        if sizes[small] >= smallest or len(names) == 1:
+            return Prototypes(centres.astype(np.float32), cluster)
+        distance = ((centres - centres[small]) ** 2).sum(axis=1)
+        distance[small] = np.inf
+        cluster[cluster == small] = int(distance.argmin())

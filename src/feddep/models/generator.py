@@ -1,0 +1,117 @@
+"""DGen: generates the embeddings of a node's missing neighbours from its local context.
+
+Source: the paper's section 3.1, "Deep Neighbor Generation". With h_v = Enc(G^K(v); θᵉ),
+
+    ñ_v = ReLU(θᵈ · h_v),    z̃_v = Ber_r(tanh(MLP(h_v + N(0, 1); θᶠ)), ñ_v).
+
+The MLP gives P rows of width d_z; the first round(ñ_v) ≤ P of them are taken, and each of those
+is kept with probability r.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from annotated_types import Ge, Gt, Le
+from torch import Tensor, nn
+
+from feddep.graph.sampling import EgoGraphs
+from feddep.models.kernels import FeatureTable
+from feddep.models.sage import FusedSage, ModelSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratorSpec:
+    """DGen and how it is trained.
+
+    Attributes:
+        slots: P, most neighbours that are generated for one node.
+        keep: r, rate of the Bernoulli sampler (the paper does not give it).
+        pool: which nodes may be hidden as ground truth: all of them, or the validation nodes, as
+            the authors' code does.
+        impaired_share: h, share of the pool that is hidden (paper: 0.5).
+        epochs: passes over the impaired graph before the averaging rounds.
+        learning_rate: of SGD on DGen.
+        degree_weight: β^d of the missing-degree loss (paper: 1, as the other two).
+        own_weight: β^f of the distance to the silo's own prototypes.
+        foreign_weight: β^n of the distance to the other silos' prototypes.
+        refresh: every so many averaging rounds the neighbours are generated anew and DGen takes
+            a joint step with F; rounds between use the same neighbours.
+        joint_batches: mini-batches of a joint step; 0 leaves DGen as it was trained before.
+    """
+
+    slots: Annotated[int, Ge(1)] = 5
+    keep: Annotated[float, Gt(0), Le(1)] = 0.5
+    pool: Literal["all", "val"] = "all"
+    impaired_share: Annotated[float, Gt(0), Le(1)] = 0.5
+    epochs: Annotated[int, Ge(0)] = 20
+    learning_rate: Annotated[float, Gt(0)] = 0.01
+    degree_weight: Annotated[float, Ge(0)] = 1.0
+    own_weight: Annotated[float, Ge(0)] = 1.0
+    foreign_weight: Annotated[float, Ge(0)] = 1.0
+    refresh: Annotated[int, Ge(1)] = 5
+    joint_batches: Annotated[int, Ge(0)] = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Generated:
+    """Generated neighbours of n nodes.
+
+    Attributes:
+        degree: ``(n,)`` ñ, the predicted number of missing neighbours, not rounded.
+        rows: ``(n, P, d_z)`` z̃, generated embeddings.
+        kept: ``(n, P)`` 1 where a row is taken and kept by the Bernoulli sampler, else 0.
+    """
+
+    degree: Tensor
+    rows: Tensor
+    kept: Tensor
+
+    def mean(self) -> Tensor:
+        """z̄, the mean of each node's kept rows; the zero vector where there are none."""
+        total = (self.rows * self.kept.unsqueeze(2)).sum(dim=1)
+        return total / self.kept.sum(dim=1, keepdim=True).clamp(min=1)
+
+
+class DeepGenerator(nn.Module):
+    """DGen.
+
+    Args:
+        model: shape of the encoder, as F's.
+        spec: slots and keep rate.
+        features: d, feature columns.
+        embedding: d_z, width of the generated rows.
+    """
+
+    def __init__(
+        self, model: ModelSpec, spec: GeneratorSpec, features: int, embedding: int
+    ) -> None:
+        super().__init__()
+        self.spec = spec
+        self.embedding = embedding
+        self.encoder = FusedSage(model, features, model.hidden)
+        self.degree = nn.Parameter(torch.empty(model.hidden, 1))
+        self.degree_bias = nn.Parameter(torch.empty(1))
+        self.hidden = nn.Parameter(torch.empty(model.hidden, model.hidden))
+        self.hidden_bias = nn.Parameter(torch.empty(model.hidden))
+        self.rows = nn.Parameter(torch.empty(model.hidden, spec.slots * embedding))
+        self.rows_bias = nn.Parameter(torch.empty(spec.slots * embedding))
+
+    def forward(self, table: FeatureTable, ego: EgoGraphs, rng: np.random.Generator) -> Generated:
+        """Generates neighbours for the targets of ``ego``; ``rng`` gives noise and selection."""
+        h = torch.relu(self.encoder(table, ego))
+        degree = torch.relu(h @ self.degree + self.degree_bias).squeeze(1)
+        noise = torch.from_numpy(rng.standard_normal(tuple(h.shape), np.float32)).to(h.device)
+        hidden = torch.relu(torch.addmm(self.hidden_bias, h + noise, self.hidden))
+        rows = torch.tanh(torch.addmm(self.rows_bias, hidden, self.rows))
+        shaped = rows.view(len(h), self.spec.slots, self.embedding)
+        return Generated(degree, shaped, select(degree, self.spec, rng))
+
+
+def select(degree: Tensor, spec: GeneratorSpec, rng: np.random.Generator) -> Tensor:
+    """Which rows are used, ``(n, P)``: the first round(ñ), each kept with probability r."""
+    slot = torch.arange(spec.slots, device=degree.device)
+    taken = slot < torch.round(degree.detach()).unsqueeze(1)
+    drawn = torch.from_numpy(rng.random((len(degree), spec.slots), np.float32)).to(degree.device)
+    return (taken & (drawn < spec.keep)).float()

@@ -1,0 +1,34 @@
+"""Every client trains its DGen against the prototypes it has; nothing is sent."""
+
+from dataclasses import dataclass
+
+from feddep.federation.messages import Reply, Request, State, grouped
+from feddep.federation.phase import Ask
+from feddep.learning.mending import generator_training
+from feddep.learning.recipe import Recipe, Silo
+from feddep.models.weights import to_arrays
+
+
+@dataclass(frozen=True)
+class GeneratorPretraining:
+    """Step 3 of FedDEP: DGen learns to generate neighbours, own and foreign, without messages."""
+
+    name: str = "generator_training"
+    reports: frozenset[str] = frozenset({"generator_loss"})
+
+    def rounds(self, recipe: Recipe) -> int:
+        """One; the client trains for as many epochs as the recipe says."""
+        return 1
+
+    def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, None]:
+        """Lets every client train."""
+        ask.all("train")
+        return state, None
+
+    def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
+        """Trains DGen on the client's impaired graph."""
+        training = generator_training(silo, state)
+        generator = training.generator()
+        loss = training.pretrain(generator)
+        state = {**state, **grouped("generator", to_arrays(generator))}
+        return Reply(request.client, metrics={"generator_loss": loss}), state

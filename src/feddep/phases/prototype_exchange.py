@@ -1,0 +1,46 @@
+"""Prototypes go to the server once, and from it to everyone else.
+
+Nothing else is sent before the averaging rounds: the paper's pseudo-FL, section 3.2.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from feddep.federation.messages import Reply, Request, State, group, grouped
+from feddep.federation.phase import Ask
+from feddep.learning.prototypes import find_prototypes
+from feddep.learning.recipe import Recipe, Silo
+
+
+@dataclass(frozen=True)
+class PrototypeExchange:
+    """Step 2 of FedDEP: up at most M·C·d_z numbers, down at most M·(M - 1)·C·d_z."""
+
+    name: str = "prototype_exchange"
+    reports: frozenset[str] = frozenset()
+
+    def rounds(self, recipe: Recipe) -> int:
+        """One."""
+        return 1
+
+    def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, None]:
+        """Collects every client's prototypes and gives each client those of the others."""
+        released = [reply.arrays["prototypes"] for reply in ask.all("release")]
+        foreign = [
+            grouped("foreign", {str(j): z for j, z in enumerate(released) if j != client})
+            for client in range(ask.clients)
+        ]
+        ask.each("receive", foreign)
+        return state, None
+
+    def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
+        """Releases cluster means of the embeddings, or takes in the others'."""
+        if request.step == "receive":
+            copies = {name: np.array(a) for name, a in group(request.arrays, "foreign").items()}
+            return Reply(request.client), {**state, **grouped("foreign", copies)}
+        seed = silo.seeds.integer("prototypes")
+        found = find_prototypes(state["embeddings"], silo.recipe.embedding, seed)
+        kept = {name: array for name, array in state.items() if name != "embeddings"}
+        kept |= {"prototypes": found.centres, "cluster": found.cluster}
+        return Reply(request.client, {"prototypes": found.centres}), kept
