@@ -431,10 +431,11 @@ def test_after_a_run_ctrl_c_is_what_it_was_before(feddep: Feddep):
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_ctrl_c_in_a_terminal_does_not_reach_the_workers():
+def test_a_worker_is_out_of_reach_of_ctrl_c_and_of_modules_in_the_current_folder():
     worker = inprocess._Worker([0], {})
     try:
         assert os.getpgid(worker._process.pid) != os.getpgrp()
+        assert "-P" in worker._process.args
     finally:
         worker.stop()
 
