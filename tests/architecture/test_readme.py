@@ -43,8 +43,9 @@ def test_the_readme_s_commands_run_in_order(folder):
 
 def test_the_demo_s_recipe_compares_the_methods_and_writes_a_report(folder):
     assert "make demo" in COMMANDS
-    recipe = re.search(r"^demo:.*\n\t(.*)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
-    line = recipe[1].replace("$(BIN)", ".venv/bin")
+    makefile = (ROOT / "Makefile").read_text()
+    (recipe,) = re.findall(r"^\t\$\(BIN\)/(feddep compare .*)$", makefile, flags=re.MULTILINE)
+    line = f".venv/bin/{recipe}"
     small = ["--rounds", "2", "--workers", "1", "--set", "synthetic.nodes=300"]
     printed = run([*in_this_environment(line), *small], folder)
     assert all(name in printed for name in ("local", "fedavg", "global"))
