@@ -19,6 +19,7 @@ $(INSTALLED): pyproject.toml
 	touch $@
 
 demo: setup
+	rm -rf runs/demo
 	$(BIN)/feddep compare --methods local,fedavg,global --out runs/demo
 
 check: setup

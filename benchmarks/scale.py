@@ -1,6 +1,6 @@
 """A million nodes: one FedAvg round over ten clients, its speed and its memory.
 
-Memory is the peak of all processes together, less that of the same command on a graph of a
+Memory is the peak of all processes together, less that of the same command on a graph of two
 hundred nodes, as a multiple of the graph's raw arrays.
 """
 
@@ -17,7 +17,7 @@ def measure() -> dict[str, object]:
     if not available():
         print("not measured: this system does not tell proportional set sizes")
         return {}
-    empty, _ = one_round(nodes=100)
+    empty, _ = one_round(nodes=200)
     peak, record = one_round(nodes=NODES)
     raw = raw_bytes()
     training_nodes = round(0.6 * NODES)

@@ -170,7 +170,7 @@ def test_what_cannot_be_run_is_refused_and_leaves_no_folder(
 
 
 def test_an_unknown_data_set_is_refused_and_leaves_no_folder(tmp_path: Path):
-    with pytest.raises(feddep.InputError, match="unknown data set 'coras'; known: .*cora"):
+    with pytest.raises(feddep.InputError, match=r"unknown data set 'coras'; known: .*cora"):
         quick("fedavg", "coras", out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -192,13 +192,13 @@ def test_a_graph_without_training_nodes_is_refused(small_shards: feddep.Shards):
 
 
 def test_a_client_without_training_nodes_is_warned_about(
-    small_shards: feddep.Shards, caplog: pytest.LogCaptureFixture
+    small_graph: Graph, caplog: pytest.LogCaptureFixture
 ):
-    graph, owner = small_shards.graph, small_shards.owner
-    split = np.where((owner == 2) & (graph.split == Part.TRAIN), Part.NONE, graph.split)
-    shards = feddep.Shards(graph.with_split(split), owner, "louvain", 0)
+    shards = feddep.partition(small_graph, clients=3, kind="random")
+    graph, idle = shards.graph, shards.owner == 2
+    split = np.where(idle & (graph.split == Part.TRAIN), Part.NONE, graph.split)
     with caplog.at_level(logging.WARNING):
-        quick("fedavg", shards)
+        quick("fedavg", feddep.Shards(graph.with_split(split), shards.owner, "random", 0))
     assert "weight 0: 2" in caplog.text
 
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -318,7 +319,7 @@ def _exit_code() -> int:
         _complain(f"error: {error}")
         return 2
     except (FeddepError, OSError, MemoryError) as error:
-        _complain(f"error: {error or type(error).__name__}")
+        _complain(f"error: {str(error) or type(error).__name__}")
         return 1
     except Exception as error:
         if "FEDDEP_DEBUG" in os.environ:
@@ -339,11 +340,15 @@ def _print_json(value: object) -> None:
 
 
 def _check_writable(folder: Path) -> None:
-    nearest = folder.absolute()
-    while not nearest.exists():
-        nearest = nearest.parent
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
-        raise InputError(f"cannot write to {folder}; choose another --out")
+    target = folder.absolute()
+    try:
+        nearest = next(path for path in (target, *target.parents) if path.exists())
+        with TemporaryDirectory(dir=nearest):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"cannot write to {folder}: {error.strerror}; choose another --out"
+        ) from None
 
 
 def _spec(settings: list[str] | None, flags: dict[str, Any]) -> "RunSpec":

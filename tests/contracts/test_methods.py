@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from feddep.algorithms import METHODS, find_method
-from feddep.errors import InterruptedRunError
+from feddep.errors import InputError, InterruptedRunError
 from feddep.experiments import pipeline
 from feddep.experiments.folder import RunFolder
 from feddep.experiments.records import without_times
@@ -68,6 +68,21 @@ def assert_finite(result):
         for scores in (row["silo"], row["global"]):
             assert all(0 <= scores[part] <= 1 for part in ("val", "test"))
         assert np.isfinite(row["loss"])
+
+
+def test_an_unknown_method_is_refused_with_the_known_ones():
+    with pytest.raises(InputError, match=f"'fedmagic'; known: {', '.join(sorted(METHODS))}"):
+        find_method("fedmagic")
+
+
+class TestDeclaration:
+    def test_it_is_listed_under_its_own_name(self, method):
+        assert METHODS[method.name] is method
+
+    def test_its_phases_have_names_of_their_own(self, method):
+        # A client finds the phase of a request, and the meter its bytes, by name.
+        names = [phase.name for phase in method.phases]
+        assert len(set(names)) == len(names)
 
 
 class TestResult:

@@ -98,6 +98,13 @@ def test_there_is_one_entry_a_round_with_silo_and_global_scores():
     ]
 
 
+@pytest.mark.parametrize("metrics", [{"loss": float("nan")}, {"loss": float("inf")}, {}])
+def test_a_loss_that_is_no_number_is_none_so_that_the_history_stays_json(metrics: dict):
+    journal = start()
+    journal.after_round(TRAINING, Report(1, metrics, {"w": np.zeros(1)}), Progress(1, 1))
+    assert journal.history[0]["loss"] is None
+
+
 def test_the_classifier_before_any_training_is_not_in_the_history():
     journal = start()
     report = Report(0, {"silo_val": 0.9}, {"w": np.zeros(1)})

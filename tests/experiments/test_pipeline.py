@@ -2,17 +2,21 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 
+from feddep.algorithms import METHODS, find_method
 from feddep.errors import InputError, InterruptedRunError
 from feddep.experiments.folder import RunFolder
 from feddep.experiments.pipeline import run
 from feddep.experiments.records import without_times
 from feddep.experiments.result import Result
+from feddep.federation.messages import State
+from feddep.federation.phase import Ask
 from feddep.graph.graph import Graph, Part
 from feddep.graph.shard import Shards
 from feddep.learning.classifier import Classifier
@@ -20,7 +24,6 @@ from feddep.scenario.build import settings_of
 from feddep.scenario.spec import RunSpec
 
 ROUNDS = 3
-METHODS = ["local", "fedavg", "global"]
 
 
 def spec_for(shards: Shards, method: str, **settings: Any) -> RunSpec:
@@ -51,7 +54,7 @@ def assert_same_models(found: Result, expected: Result) -> None:
             assert np.array_equal(one.weights[name], other.weights[name]), name
 
 
-@pytest.fixture(scope="module", params=METHODS)
+@pytest.fixture(scope="module", params=["local", "fedavg", "global"])
 def finished(request: pytest.FixtureRequest, small_shards: Shards) -> Result:
     return run_small(small_shards, request.param)
 
@@ -122,6 +125,53 @@ def test_a_phase_without_arrays_is_listed_with_zero_bytes(small_shards: Shards, 
         "down_bytes": 0,
         "phases": {"local_training": {"up_bytes": 0, "down_bytes": 0}},
     }
+
+
+@dataclass(frozen=True)
+class Thinking:
+    """A phase in which the server takes two rounds to make up its mind and asks nobody."""
+
+    name: str = "thinking"
+    reports: frozenset[str] = frozenset()
+
+    def rounds(self, recipe: object) -> int:
+        return 2
+
+    def serve(self, recipe: object, ask: Ask, state: State) -> tuple[State, None]:
+        return {**state, "thought": np.array(ask.round)}, None
+
+    def answer(self, request: object, state: State, silo: object) -> NoReturn:
+        raise AssertionError("nobody was asked")
+
+
+@pytest.fixture
+def thoughtful(monkeypatch: pytest.MonkeyPatch) -> str:
+    """FedAvg after a phase without messages."""
+    method = find_method("fedavg")
+    phases = (Thinking(), *method.phases)
+    monkeypatch.setitem(METHODS, "thoughtful", replace(method, name="thoughtful", phases=phases))
+    return "thoughtful"
+
+
+def test_a_phase_without_messages_is_listed_with_zero_bytes(
+    thoughtful: str, small_shards: Shards, fedavg: Result
+):
+    result = run_small(small_shards, thoughtful)
+    phases = result.traffic["phases"]
+    assert list(phases) == ["thinking", "averaging"]
+    assert phases["thinking"] == {"up_bytes": 0, "down_bytes": 0}
+    assert result.record["seconds"]["phases"].keys() == phases.keys()
+    assert timeless(result.history) == timeless(fedavg.history)
+
+
+def test_a_run_that_was_stopped_between_phases_goes_on_to_the_same_result(
+    thoughtful: str, tmp_path: Path, small_shards: Shards
+):
+    folder = RunFolder(tmp_path)
+    with pytest.raises(InterruptedRunError):
+        run_small(small_shards, thoughtful, folder=folder, stop_requested=stop_after(2))
+    resumed = run_small(small_shards, thoughtful, folder=folder)
+    assert_same_result(resumed, run_small(small_shards, thoughtful))
 
 
 def test_local_gives_every_client_its_own_model(small_shards: Shards):

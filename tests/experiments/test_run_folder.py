@@ -42,12 +42,13 @@ def test_the_default_folder_is_the_same_for_the_same_spec_only():
     assert len(folders | {default_folder(SPEC)}) == len(others) + 1
 
 
-@pytest.mark.parametrize("dataset", ["/a/b/my shards", "../up", "..", "ä:ö", "/"])
+@pytest.mark.parametrize("dataset", ["/a/b/my shards", "../up", "..", "ä:ö", "/", "x" * 500])
 def test_the_default_folder_of_a_path_is_one_plain_name_under_runs(dataset: str):
     folder = default_folder(SPEC.with_settings({"dataset": dataset}))
     assert folder.parent == Path("runs")
     assert folder.name.isascii()
     assert not set(folder.name) & set(" ./\\:")
+    assert len(folder.name) < 100
 
 
 # Claiming

@@ -50,6 +50,20 @@ def test_what_all_clients_agree_on_stays_as_it_is():
     assert np.array_equal(mean["w"], weights)
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"w": np.ones((1, 2))}, id="could be stretched"),
+        pytest.param({"v": np.ones((2, 2))}, id="other name"),
+        pytest.param({"w": np.ones((2, 2)), "v": np.ones(1)}, id="one more"),
+    ],
+)
+def test_other_names_or_shapes_are_refused(other):
+    one = {"w": np.ones((2, 2))}
+    with pytest.raises(InputError, match="client 2 sent other names or shapes than client 0"):
+        weighted_mean([one, one, other], [1, 1, 1])
+
+
 def test_what_came_in_is_not_changed():
     clients = arrays([1.0], [3.0])
     weighted_mean(clients, [1, 1])

@@ -102,6 +102,12 @@ def test_the_same_streams_give_the_same_weights(silo):
     assert not same(one, other)
 
 
+def test_units_are_dropped_in_training(silo):
+    plain = replace(silo.recipe, model=replace(silo.recipe.model, dropout=0))
+    without = Silo(silo.client, silo.graph, plain, CPU)
+    assert not same(trained(silo)[0], trained(without)[0])
+
+
 def test_other_random_draws_in_between_change_nothing(silo):
     before, _ = trained(silo)
     torch.manual_seed(1)

@@ -53,10 +53,16 @@ def test_read_only_and_double_arrays_are_taken():
     assert torch.equal(found.features, model(1).features)
 
 
-def test_a_missing_or_unknown_name_is_refused():
+def test_a_missing_name_is_refused():
     arrays = to_arrays(model())
-    arrays["colour"] = arrays.pop("bias")
-    with pytest.raises(InputError, match=r"expected weights bias, .* \(got colour, "):
+    del arrays["bias"]
+    with pytest.raises(InputError, match=r"expected weights bias, .* \(got convolutions"):
+        from_arrays(model(), arrays)
+
+
+def test_an_unknown_name_is_refused():
+    arrays = to_arrays(model()) | {"colour": np.ones(1)}
+    with pytest.raises(InputError, match=r"expected weights bias, .* \(got bias, colour, "):
         from_arrays(model(), arrays)
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import ExitStack, chdir
 from itertools import chain
 from threading import Thread
 from types import SimpleNamespace
@@ -29,9 +30,17 @@ def alone(small_shards, small_recipe):
 
 
 @pytest.fixture(scope="module")
-def processes(small_shards, small_recipe):
-    """FedAvg in two real worker processes; starting them takes seconds, so once for all tests."""
-    with InProcess(small_shards, FEDAVG, small_recipe, workers=2, device="cpu") as runtime:
+def processes(small_shards, small_recipe, tmp_path_factory):
+    """FedAvg in two real worker processes; starting them takes seconds, so once for all tests.
+
+    They start in a user's folder, with a script that has the name of a standard module in it.
+    """
+    folder = tmp_path_factory.mktemp("user")
+    (folder / "random.py").write_text("raise SystemExit('this is not the random of Python')")
+    with ExitStack() as stack:
+        with chdir(folder):
+            runtime = InProcess(small_shards, FEDAVG, small_recipe, workers=2, device="cpu")
+            stack.enter_context(runtime)
         yield runtime
 
 
@@ -214,8 +223,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     started = []
 
-    def start(command, pass_fds, env):
-        process = subprocess.Popen([sys.executable, "-c", script, command[-1]], pass_fds=pass_fds)
+    def start(command, **options):
+        process = subprocess.Popen([sys.executable, "-c", script, command[-1]], **options)
         started.append(process)
         return process
 

@@ -24,7 +24,7 @@ _FILES = ("record.json", "model.safetensors", "history.jsonl", "spec.toml", "che
 def default_folder(spec: RunSpec) -> Path:
     """A folder under ``runs/`` that is the same for the same spec, so that it can be resumed."""
     digest = hashlib.sha256(spec.to_toml().encode()).hexdigest()[:8]
-    dataset = re.sub(r"[^A-Za-z0-9]+", "-", Path(spec.dataset).name) or "data"
+    dataset = re.sub(r"[^A-Za-z0-9]+", "-", Path(spec.dataset).name)[:40] or "data"
     clients = spec.partition.clients
     return Path("runs") / f"{dataset}-m{clients}-{spec.method}-s{spec.seed}-{digest}"
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from math import isfinite, nan
 from typing import Any, Protocol
 
 from feddep.errors import InterruptedRunError
@@ -102,9 +103,10 @@ class Journal:
 
     def _note(self, report: Report) -> None:
         metrics = report.metrics
+        loss = metrics.get("loss", nan)
         entry: dict[str, Any] = {
             "round": report.round,
-            "loss": metrics.get("loss"),
+            "loss": loss if isfinite(loss) else None,  # JSON knows no NaN
             "silo": {"test": metrics.get("silo_test"), "val": metrics.get("silo_val")},
             "global": {"test": None, "val": None},
             "seconds": round(sum(self.seconds.values()), 6),

@@ -23,6 +23,10 @@ def weighted_mean(
     total = float(sum(weights))
     if total <= 0:
         raise InputError("no client has a training node, so there is nothing to average")
+    shapes = [{name: array.shape for name, array in arrays.items()} for arrays in clients]
+    for number, own in enumerate(shapes):
+        if own != shapes[0]:  # numpy would stretch an array that happens to fit
+            raise InputError(f"client {number} sent other names or shapes than client 0")
     mean = {}
     for name, first in clients[0].items():
         sums = np.zeros(first.shape, np.float64)

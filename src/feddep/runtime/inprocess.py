@@ -196,8 +196,10 @@ class _Worker:
         alone = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "MALLOC_ARENA_MAX"), "1")
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "feddep.runtime.worker", str(theirs.fileno())],
+                # -P: or a grp.py in the current folder would be taken for the library's.
+                [sys.executable, "-P", "-m", "feddep.runtime.worker", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
+                process_group=0,  # out of reach of Ctrl-C, which the parent deals with
                 env=os.environ | alone | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
         self._connection: Connection[Any, Any] = Connection(ours.detach())

@@ -1,0 +1,116 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from feddep.errors import InputError, RuntimeFailureError
+from feddep.experiments import one_run, sweep
+from feddep.experiments.sweep import Sweep
+
+DECLARATION = """
+[fixed]
+"synthetic.nodes" = 150
+"training.rounds" = 1
+
+[grid]
+method = ["local", "fedavg"]
+seed = [0, 1]
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "small.toml"
+    path.write_text(DECLARATION)
+    return path
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    cells = []
+
+    def pretend(cell):
+        cells.append(cell)
+        return {"method": cell["method"], "seed": cell["seed"]}
+
+    monkeypatch.setattr(sweep, "_run_apart", pretend)
+    return cells
+
+
+def test_every_combination_of_the_grid_is_a_run(file):
+    assert [(cell["method"], cell["seed"]) for cell in Sweep.read(file).cells] == [
+        ("local", 0),
+        ("local", 1),
+        ("fedavg", 0),
+        ("fedavg", 1),
+    ]
+    assert all(cell["synthetic.nodes"] == 150 for cell in Sweep.read(file).cells)
+
+
+def test_records_are_stored_one_a_line_and_told_of(file, ran):
+    told = []
+    Sweep.read(file).run(2, lambda *news: told.append(news[:2]))
+    assert sorted(told) == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    lines = (file.parent / "results/small.jsonl").read_text().splitlines()
+    assert len(lines) == 4
+    assert {"settings", "record"} == json.loads(lines[0]).keys()
+
+
+def test_what_is_there_is_not_run_again(file, ran):
+    Sweep.read(file).run(1, lambda *_: None)
+    ran.clear()
+    file.write_text(DECLARATION.replace("[0, 1]", "[0, 1, 2]"))
+    declared = Sweep.read(file)
+    assert [cell["seed"] for cell in declared.missing()] == [2, 2]
+    declared.run(1, lambda *_: None)
+    assert [cell["seed"] for cell in ran] == [2, 2]
+    assert [record["seed"] for _, record in declared.records()] == [0, 1, 2, 0, 1, 2]
+
+
+def test_a_failed_run_is_named_and_the_others_are_kept(file, monkeypatch):
+    def fails_for_seed_1(cell):
+        if cell["seed"] == 1:
+            raise RuntimeFailureError(f"the run {cell} failed")
+        return {"seed": cell["seed"]}
+
+    monkeypatch.setattr(sweep, "_run_apart", fails_for_seed_1)
+    with pytest.raises(RuntimeFailureError, match="'seed': 1"):
+        Sweep.read(file).run(1, lambda *_: None)
+    assert [record["seed"] for _, record in Sweep.read(file).records()] == [0]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("grid = [", "cannot read"),
+        ("[fixed]\nseed = 1", "expected \\[grid\\]"),
+        ('[grid]\nmethod = "local"', "list of values"),
+        ("[grid]\nnonsense = [1]", "unknown setting 'nonsense'"),
+        ("[grid]\nseed = [0]\n[other]\na = 1", "expected \\[grid\\]"),
+    ],
+)
+def test_a_wrong_declaration_is_refused_before_anything_runs(tmp_path, text, says):
+    path = tmp_path / "wrong.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=says):
+        Sweep.read(path)
+
+
+def test_a_run_in_a_process_of_its_own_gives_a_record():
+    record = sweep._run_apart({"method": "local", "synthetic.nodes": 150, "training.rounds": 1})
+    assert record["method"] == "local"
+    assert 0 <= record["scores"]["global"]["test"] <= 1
+
+
+def test_a_run_that_cannot_be_is_an_error_with_its_reason():
+    with pytest.raises(RuntimeFailureError, match="more clients"):
+        sweep._run_apart({"synthetic.nodes": 150, "partition.clients": 151})
+
+
+def test_one_run_is_the_program_that_a_sweep_starts(monkeypatch, capsys):
+    done = subprocess.CompletedProcess([], 0, stdout="{}", stderr="")
+    started = []
+    monkeypatch.setattr(sweep.subprocess, "run", lambda words, **_: started.append(words) or done)
+    assert sweep._run_apart({"seed": 3}) == {}
+    assert started == [[sys.executable, "-m", one_run.__name__]]

@@ -1,0 +1,784 @@
+"""The command line: what it prints where, its exit codes, and that bad input leaves no trace.
+
+Most tests call it in this process; a few start it as a user would.
+"""
+
+import hashlib
+import io
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+from safetensors.numpy import load_file
+
+from feddep import cli
+from feddep.errors import RuntimeFailureError
+from feddep.experiments.journal import Journal
+from feddep.experiments.records import without_times
+from feddep.graph import datasets
+from feddep.graph.folder import write_graph
+from feddep.graph.graph import Graph, Part
+from feddep.runtime import inprocess
+from feddep.scenario.spec import RunSpec
+
+TINY = ["--set", "synthetic.nodes=150", "--set", "model.hidden=8", "--workers", "1"]
+RUN = ["run", *TINY, "--rounds", "2"]
+FILES = {"record.json", "history.jsonl", "spec.toml", "model.safetensors"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Feddep = Callable[..., Outcome]
+
+
+@pytest.fixture
+def feddep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Feddep:
+    """Calls the command line in an empty folder, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FEDDEP_DEBUG", raising=False)
+    monkeypatch.delenv("FEDDEP_DATA", raising=False)
+    monkeypatch.setenv("FEDDEP_CACHE", str(tmp_path / "cache"))
+
+    def call(*arguments: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["feddep", *map(str, arguments)])
+        code = cli._exit_code()
+        return Outcome(code, *capsys.readouterr())
+
+    return call
+
+
+def history(folder: Path | str) -> list[dict[str, Any]]:
+    """The stored history, without times."""
+    lines = (Path(folder) / "history.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
+
+
+def record(folder: Path | str) -> dict[str, Any]:
+    """The stored record, without times."""
+    return without_times(json.loads((Path(folder) / "record.json").read_text()))
+
+
+def leaves(value: Any, path: str = "") -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from leaves(inner, f"{path}.{key}" if path else key)
+    else:
+        yield path
+
+
+# feddep run
+
+
+def test_json_prints_the_stored_record_and_nothing_else(feddep: Feddep):
+    outcome = feddep(*RUN, "--json", "--out", "run")
+    assert outcome.code == 0
+    assert outcome.json == json.loads(Path("run/record.json").read_text())
+
+
+def test_the_record_holds_what_the_contract_lists(feddep: Feddep):
+    found = set(leaves(feddep(*RUN, "--json").json))
+    assert {
+        *("method", "dataset", "clients", "rounds", "seed", "split", "partition", "preset"),
+        *("scores.global.test", "scores.global.val", "scores.global.test_last"),
+        *("scores.silo.test", "scores.silo.val"),
+        *("seconds.total", "seconds.phases.averaging"),
+        *("traffic.up_bytes", "traffic.down_bytes"),
+        *("traffic.phases.averaging.up_bytes", "traffic.phases.averaging.down_bytes"),
+        *("privacy.statement", "versions.feddep", "versions.torch"),
+    } <= found
+
+
+def test_the_run_folder_holds_four_files_and_one_line_a_round(feddep: Feddep):
+    assert feddep(*RUN, "--out", "a/run").code == 0
+    assert {file.name for file in Path("a/run").iterdir()} == FILES
+    assert [entry["round"] for entry in history("a/run")] == [1, 2]
+    assert load_file("a/run/model.safetensors")["bias"].shape == (8,)
+
+
+def test_the_stored_spec_is_fully_resolved(feddep: Feddep):
+    feddep(*RUN, "--seed", 3, "--out", "run")
+    settings = {"training.rounds": 2, "synthetic.nodes": 150, "model.hidden": 8, "seed": 3}
+    expected = RunSpec().with_settings(settings)
+    assert Path("run/spec.toml").read_text() == expected.to_toml()
+
+
+def test_without_json_a_summary_goes_to_output_and_the_rest_to_error(feddep: Feddep):
+    outcome = feddep(*RUN, "--out", "run")
+    score = record("run")["scores"]["global"]["test"]
+    assert f"{score:.4f}" in outcome.out
+    assert "best round" in outcome.out
+    assert outcome.err == "stored in run\n"
+
+
+def test_by_default_a_run_is_stored_under_runs(feddep: Feddep):
+    outcome = feddep(*RUN)
+    (folder,) = Path("runs").iterdir()
+    assert {file.name for file in folder.iterdir()} == FILES
+    assert f"stored in {folder}" in outcome.err
+
+
+def test_every_flag_reaches_the_run(feddep: Feddep):
+    flags = {
+        "--method": "local",
+        "--dataset": "synthetic",
+        "--clients": 2,
+        "--partition": "label-skew",
+        "--split": "random",
+        "--rounds": 1,
+        "--seed": 7,
+        "--device": "cpu",
+    }
+    words = [str(word) for pair in flags.items() for word in pair]
+    found = feddep("run", *TINY, *words, "--json").json
+    keys = ("method", "dataset", "clients", "partition", "split", "rounds", "seed")
+    assert [found[key] for key in keys] == list(flags.values())[:-1]
+
+
+def test_the_defaults_are_fedavg_on_synthetic_with_5_clients_50_rounds_seed_0():
+    spec = cli._spec(None, {"method": None, "seed": None})
+    assert spec == RunSpec()
+    assert (spec.method, spec.dataset, spec.seed) == ("fedavg", "synthetic", 0)
+    assert (spec.partition.clients, spec.training.rounds) == (5, 50)
+
+
+def test_a_flag_wins_over_a_setting_of_the_same_key(feddep: Feddep):
+    found = feddep(*RUN, "--set", "training.rounds=9", "--set", "seed=4", "--json").json
+    assert (found["rounds"], found["seed"]) == (2, 4)
+
+
+def test_the_same_seed_gives_the_same_record_and_history(feddep: Feddep):
+    feddep(*RUN, "--out", "one")
+    feddep(*RUN, "--out", "other")
+    assert record("one") == record("other")
+    assert history("one") == history("other")
+    one, other = (load_file(f"{run}/model.safetensors") for run in ("one", "other"))
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_another_seed_gives_another_history(feddep: Feddep):
+    feddep(*RUN, "--out", "one")
+    feddep(*RUN, "--seed", 1, "--out", "other")
+    assert history("one") != history("other")
+
+
+@pytest.mark.usefixtures("thread_workers")
+def test_two_workers_give_the_same_record_as_one(feddep: Feddep):
+    feddep(*RUN, "--out", "one")
+    assert feddep(*RUN, "--workers", 2, "--out", "two").code == 0
+    assert record("one") == record("two")
+    assert history("one") == history("two")
+
+
+def test_running_again_without_resume_replaces_the_run(feddep: Feddep):
+    feddep(*RUN, "--out", "run")
+    Path("run/record.json").write_text("{}")
+    assert feddep(*RUN, "--out", "run").code == 0
+    assert record("run")["rounds"] == 2
+
+
+def test_resume_of_a_finished_run_prints_its_record_without_running(
+    feddep: Feddep, monkeypatch: pytest.MonkeyPatch
+):
+    first = feddep(*RUN, "--json", "--out", "run")
+    monkeypatch.setattr("feddep.scenario.build.build", lambda _: pytest.fail("ran again"))
+    assert feddep(*RUN, "--json", "--out", "run", "--resume").json == first.json
+
+
+def test_resume_without_anything_to_resume_starts_at_the_beginning(feddep: Feddep):
+    assert feddep(*RUN, "--out", "run", "--resume").code == 0
+    assert len(history("run")) == 2
+
+
+def test_progress_shows_phase_round_validation_accuracy_and_time_left(
+    feddep: Feddep, monkeypatch: pytest.MonkeyPatch
+):
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=120)
+    monkeypatch.setattr(cli, "err_console", console)
+    outcome = feddep(*RUN, "--json", "--out", "run")
+    val = history("run")[-1]["silo"]["val"]
+    shown = screen.getvalue()
+    assert "fedavg: averaging" in shown
+    assert "3/3" in shown
+    assert f"validation {val:.4f}" in shown
+    assert "0:00:00" in shown
+    assert outcome.json["rounds"] == 2, "and nothing of it on standard output"
+
+
+# Wrong usage and bad input
+
+BAD = {
+    "a method": (["run", "--method", "fedsage"], ["'fedsage'", "fedavg", "global", "local"]),
+    "a data set": (["run", "--dataset", "coras"], ["'coras'", "cora", "citeseer", "synthetic"]),
+    "a key": (["run", "--set", "training.round=3"], ["'training.round'", "training.rounds"]),
+    "a key without section": (["run", "--set", "rounds=3"], ["'rounds'", "training.rounds"]),
+    "no pair": (["run", "--set", "training.rounds"], ["key=value", "'training.rounds'"]),
+    "a value": (["run", "--set", "model.hidden=wide"], ["model.hidden", "integer", "'wide'"]),
+    "a partition": (["run", "--partition", "metis"], ["'metis'", "louvain", "label-skew"]),
+    "a split": (["run", "--split", "half"], ["'half'", "stratified", "quota"]),
+    "no client": (["run", "--clients", "0"], ["at least 1 client"]),
+    "no round": (["run", "--rounds", "0"], ["training.rounds", "1"]),
+    "a seed": (["run", "--seed", "-1"], ["seed", "-1"]),
+    "clients": (["run", *TINY, "--clients", "151"], ["150 nodes", "151"]),
+    "a device": (["run", *TINY, "--device", "tpu"], ["'tpu'", "auto, cpu or cuda"]),
+    "a long name": (["run", "--dataset", "x" * 300], ["unknown data set", "cora"]),
+    "a graph that cannot be": (["run", "--set", "synthetic.nodes=3"], ["nodes", "(got 3)"]),
+    "no worker": (["run", "--workers", "0"], ["--workers"]),
+    "no number": (["run", "--rounds", "many"], ["--rounds"]),
+    "an option": (["run", "--round", "3"], ["--round"]),
+    "an argument": (["run", "cora"], ["cora"]),
+    "a command": (["train"], ["train"]),
+    "no command": ([], ["run", "partition"]),
+    "no command for data": (["data"], ["list", "get", "path"]),
+    "no name to get": (["data", "get"], ["names"]),
+    "a name to get": (["data", "get", "coras"], ["'coras'", "cora"]),
+    "a name to find": (["data", "path", "coras"], ["'coras'", "cora"]),
+    "a data set to partition": (["partition", "--dataset", "coras"], ["'coras'", "synthetic"]),
+    "clients to partition": (["partition", "--clients", "3001"], ["3000 nodes", "3001"]),
+    "a method to compare": (["compare", "--methods", "local,fedsage"], ["'fedsage'", "fedavg"]),
+}
+
+
+@pytest.mark.parametrize(("arguments", "named"), BAD.values(), ids=BAD.keys())
+def test_bad_input_is_explained_with_exit_code_2_and_leaves_no_trace(
+    feddep: Feddep, tmp_path: Path, arguments: list[str], named: list[str]
+):
+    outcome = feddep(*arguments)
+    assert outcome.code == 2
+    assert outcome.out == ""
+    assert "Traceback" not in outcome.err
+    assert "should not happen" not in outcome.err
+    for word in named:
+        assert word.lower() in outcome.err.lower()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("command", [RUN, ["partition"]])
+@pytest.mark.parametrize("out", ["file", "file/run", "file/a/b"])
+def test_an_unwritable_out_is_found_before_any_work(
+    feddep: Feddep, monkeypatch: pytest.MonkeyPatch, command: list[str], out: str
+):
+    Path("file").write_text("precious")
+    monkeypatch.setattr("feddep.scenario.build.build", lambda _: pytest.fail("worked"))
+    outcome = feddep(*command, "--out", out)
+    assert outcome.code == 2
+    assert f"cannot write to {out}" in outcome.err
+    assert Path("file").read_text() == "precious"
+
+
+@pytest.mark.parametrize("command", [RUN, ["partition"]])
+def test_an_out_with_a_name_that_is_too_long_is_refused(feddep: Feddep, command: list[str]):
+    outcome = feddep(*command, "--out", "n" * 300)
+    assert outcome.code == 2
+    assert "choose another --out" in outcome.err
+
+
+def test_an_out_that_holds_something_else_is_refused_and_kept(feddep: Feddep, tmp_path: Path):
+    Path("notes.txt").write_text("precious")
+    assert feddep(*RUN, "--out", tmp_path).code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_an_out_with_another_run_is_refused_with_the_difference(feddep: Feddep):
+    feddep(*RUN, "--out", "run")
+    before = record("run")
+    outcome = feddep(*RUN, "--seed", 1, "--out", "run")
+    assert outcome.code == 2
+    assert "seed = 0 there, seed = 1 here" in outcome.err
+    assert record("run") == before
+
+
+def test_after_a_typing_error_the_same_out_can_be_used(feddep: Feddep):
+    assert feddep(*RUN, "--dataset", "sythetic", "--out", "run").code == 2
+    assert feddep(*RUN, "--dataset", "synthetic", "--out", "run").code == 0
+
+
+def test_help_is_no_error(feddep: Feddep):
+    outcome = feddep("run", "--help")
+    assert outcome.code == 0
+    assert "--method" in outcome.out
+
+
+# Failures
+
+
+def fail_with(error: BaseException) -> Callable[..., None]:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (RuntimeFailureError("the worker ended"), 1, "error: the worker ended"),
+        (OSError(28, "No space left on device"), 1, "No space left on device"),
+        (MemoryError(), 1, "error: MemoryError"),
+        (KeyError("weights"), 1, "KeyError: 'weights'\nThis should not happen"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_a_failure_is_one_sentence_and_an_exit_code(
+    feddep: Feddep,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    code: int,
+    said: str,
+):
+    monkeypatch.setattr("feddep.experiments.pipeline.run", fail_with(error))
+    outcome = feddep(*RUN, "--json", "--out", "run")
+    assert outcome.code == code
+    assert outcome.out == ""
+    assert said in outcome.err
+    assert "Traceback" not in outcome.err
+    assert not Path("run").exists(), "there is nothing to resume"
+
+
+def test_with_feddep_debug_an_unexpected_error_is_raised(
+    feddep: Feddep, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("feddep.experiments.pipeline.run", fail_with(KeyError("weights")))
+    monkeypatch.setenv("FEDDEP_DEBUG", "1")
+    with pytest.raises(KeyError):
+        feddep(*RUN)
+
+
+def test_main_leaves_with_the_exit_code(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "argv", ["feddep", "train"])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == 2
+
+
+def test_the_installed_command_is_main():
+    (found,) = entry_points(group="console_scripts", name="feddep")
+    assert found.load() is cli.main
+
+
+# Ctrl-C
+
+
+def interrupt_in(monkeypatch: pytest.MonkeyPatch, round_: int, times: int = 1) -> None:
+    """Lets Ctrl-C arrive while a round of the next run is being finished."""
+    after_round = Journal.after_round
+
+    def interrupted(self: Journal, phase: Any, report: Any, progress: Any) -> None:
+        if progress.round == round_:
+            for _ in range(times):
+                signal.raise_signal(signal.SIGINT)
+        after_round(self, phase, report, progress)
+
+    monkeypatch.setattr(Journal, "after_round", interrupted)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "local"])
+def test_ctrl_c_leaves_a_run_that_resumes_to_the_same_result(
+    feddep: Feddep, monkeypatch: pytest.MonkeyPatch, method: str
+):
+    command = ["run", *TINY, "--rounds", 4, "--method", method]
+    feddep(*command, "--out", "undisturbed")
+    with monkeypatch.context() as patch:
+        interrupt_in(patch, round_=2)
+        outcome = feddep(*command, "--json", "--out", "run")
+    assert outcome.code == 130
+    assert outcome.out == ""
+    assert "--resume" in outcome.err
+    assert not Path("run/record.json").exists()
+    assert Path("run/checkpoint.bin").exists()
+
+    assert feddep(*command, "--out", "run", "--resume").code == 0
+    assert record("run") == record("undisturbed")
+    assert history("run") == history("undisturbed")
+    assert {file.name for file in Path("run").iterdir()} == FILES
+    one, other = (load_file(f"{run}/model.safetensors") for run in ("run", "undisturbed"))
+    assert one.keys() == other.keys()
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_a_second_ctrl_c_stops_at_once(feddep: Feddep, monkeypatch: pytest.MonkeyPatch):
+    interrupt_in(monkeypatch, round_=1, times=2)
+    outcome = feddep(*RUN, "--out", "run")
+    assert outcome.code == 130
+    assert not Path("run/record.json").exists()
+
+
+def test_after_a_run_ctrl_c_is_what_it_was_before(feddep: Feddep):
+    before = signal.getsignal(signal.SIGINT)
+    feddep(*RUN)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_worker_is_out_of_reach_of_ctrl_c_and_of_modules_in_the_current_folder():
+    worker = inprocess._Worker([0], {})
+    try:
+        assert os.getpgid(worker._process.pid) != os.getpgrp()
+        assert "-P" in worker._process.args
+    finally:
+        worker.stop()
+
+
+def test_a_damaged_checkpoint_is_named(feddep: Feddep, monkeypatch: pytest.MonkeyPatch):
+    with monkeypatch.context() as patch:
+        interrupt_in(patch, round_=1)
+        feddep(*RUN, "--out", "run")
+    Path("run/checkpoint.bin").write_bytes(b"x" * 20)
+    outcome = feddep(*RUN, "--out", "run", "--resume")
+    assert outcome.code == 2
+    assert "run/checkpoint.bin is damaged" in outcome.err
+    assert "without --resume" in outcome.err
+
+
+# feddep partition
+
+
+def test_partition_json_holds_nodes_edges_and_what_is_lost(feddep: Feddep):
+    outcome = feddep("partition", "--clients", 4, "--partition", "random", "--seed", 2, "--json")
+    assert outcome.code == 0
+    found = outcome.json
+    graph = feddep_graph()
+    assert len(found["clients"]) == 4
+    assert all(client.keys() == {"nodes", "edges"} for client in found["clients"])
+    assert sum(client["nodes"] for client in found["clients"]) == graph.nodes
+    kept = sum(client["edges"] for client in found["clients"])
+    assert found["lost_edges"] == graph.edges - kept > 0
+    assert found["lost_share"] == pytest.approx(found["lost_edges"] / graph.edges)
+    assert (found["partition"], found["seed"]) == ("random", 2)
+
+
+def feddep_graph() -> Graph:
+    import feddep as package
+
+    return package.load("synthetic")
+
+
+def test_partition_prints_a_table_with_the_paper_statistics(feddep: Feddep):
+    arguments = ["partition", "--clients", 3, "--set", "synthetic.nodes=150"]
+    found = feddep(*arguments, "--json").json
+    outcome = feddep(*arguments)
+    assert outcome.err == ""
+    assert f"ΔE = {found['lost_edges']}" in outcome.out
+    for client in found["clients"]:
+        assert str(client["edges"]) in outcome.out
+
+
+@pytest.mark.parametrize("kind", ["louvain", "random", "label-skew"])
+def test_a_run_on_stored_shards_gives_the_scores_of_the_run_by_name(feddep: Feddep, kind: str):
+    how = ["--clients", 3, "--partition", kind, "--split", "random", "--seed", 4]
+    stored = feddep("partition", *how, "--set", "synthetic.nodes=150", "--out", "shards")
+    assert stored.code == 0
+    assert "shards stored in shards" in stored.err
+    feddep(*RUN, *how, "--out", "by-name")
+    assert feddep(*RUN, "--dataset", "shards", "--seed", 4, "--out", "by-path").code == 0
+    by_name, by_path = record("by-name"), record("by-path")
+    assert by_path.pop("dataset") == "shards"
+    assert by_name.pop("dataset") == "synthetic"
+    assert by_path == by_name
+    assert history("by-path") == history("by-name")
+
+
+def test_clients_that_contradict_stored_shards_are_refused(feddep: Feddep):
+    feddep("partition", "--clients", 3, "--set", "synthetic.nodes=150", "--out", "shards")
+    outcome = feddep(*RUN, "--dataset", "shards", "--clients", 4)
+    assert outcome.code == 2
+    assert "partition.clients = 3 (got 4)" in outcome.err
+
+
+def test_stored_shards_are_not_replaced_by_others(feddep: Feddep):
+    arguments = ["partition", "--set", "synthetic.nodes=150", "--out", "shards"]
+    feddep(*arguments)
+    before = Path("shards/manifest.json").read_bytes()
+    assert feddep(*arguments, "--seed", 1).code == 2
+    assert Path("shards/manifest.json").read_bytes() == before
+
+
+def test_shards_do_not_replace_what_is_there(feddep: Feddep):
+    Path("shards").mkdir()
+    Path("shards/notes.txt").write_text("precious")
+    assert feddep("partition", "--set", "synthetic.nodes=150", "--out", "shards").code == 2
+    assert [path.name for path in Path("shards").iterdir()] == ["notes.txt"]
+
+
+# Somebody's own graph
+
+
+def put(folder: Path, name: str, content: bytes) -> None:
+    """Changes a file of a graph folder together with its hash in the manifest."""
+    (folder / name).write_bytes(content)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"][name] = hashlib.sha256(content).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def npy(array: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+@pytest.fixture
+def mine(small_graph: Graph, tmp_path: Path) -> Path:
+    """A graph folder with dense features."""
+    graph = Graph.from_edges(
+        small_graph.edge_list(), small_graph.features.toarray(), small_graph.labels, name="mine"
+    )
+    write_graph(graph, tmp_path / "mine")
+    return tmp_path / "mine"
+
+
+def test_a_graph_folder_can_be_run(feddep: Feddep, mine: Path):
+    assert feddep(*RUN, "--dataset", mine, "--json").json["dataset"] == str(mine)
+
+
+@pytest.mark.parametrize("file", ["nodes.csv", "edges.csv", "features.npy"])
+@pytest.mark.parametrize("damage", [lambda whole: whole[:-9], lambda whole: whole[:-1] + b"!"])
+def test_a_damaged_file_is_named_with_the_expected_and_the_found_hash(
+    feddep: Feddep, mine: Path, file: str, damage: Callable[[bytes], bytes]
+):
+    whole = (mine / file).read_bytes()
+    (mine / file).write_bytes(damage(whole))
+    outcome = feddep(*RUN, "--dataset", mine)
+    assert outcome.code == 2
+    assert str(mine / file) in outcome.err
+    assert hashlib.sha256(whole).hexdigest() in outcome.err
+    assert hashlib.sha256(damage(whole)).hexdigest() in outcome.err
+
+
+def test_features_that_are_not_numbers_are_refused(feddep: Feddep, mine: Path):
+    features = np.load(mine / "features.npy")
+    features[7, 3] = np.nan
+    put(mine, "features.npy", npy(features))
+    outcome = feddep(*RUN, "--dataset", mine)
+    assert outcome.code == 2
+    assert "NaN or infinite, the first in row 7" in outcome.err
+
+
+def test_an_edge_to_an_unknown_node_is_refused(feddep: Feddep, mine: Path):
+    put(mine, "edges.csv", (mine / "edges.csv").read_bytes() + b"0,9999\n")
+    outcome = feddep(*RUN, "--dataset", mine)
+    assert outcome.code == 2
+    assert "edges.csv" in outcome.err
+    assert "'9999'" in outcome.err
+
+
+def test_a_manifest_that_is_none_is_refused(feddep: Feddep, mine: Path):
+    (mine / "manifest.json").write_text("{")
+    outcome = feddep(*RUN, "--dataset", mine)
+    assert outcome.code == 2
+    assert "manifest.json" in outcome.err
+
+
+def test_a_class_without_training_nodes_is_refused(
+    feddep: Feddep, small_graph: Graph, tmp_path: Path
+):
+    split = np.where(small_graph.labels == 2, Part.TEST, Part.TRAIN)
+    write_graph(small_graph.with_split(split), tmp_path / "mine")
+    outcome = feddep(*RUN, "--dataset", "mine")
+    assert outcome.code == 2
+    assert "class 2 of synthetic has nodes but none to train on" in outcome.err
+
+
+def with_three_training_nodes(graph: Graph) -> Graph:
+    """One of each class; so of five clients at least two have none."""
+    split = np.full(graph.nodes, Part.TEST)
+    split[np.unique(graph.labels, return_index=True)[1]] = Part.TRAIN
+    return graph.with_split(split)
+
+
+def test_clients_without_training_nodes_take_part_with_a_warning(
+    feddep: Feddep, small_graph: Graph, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    write_graph(with_three_training_nodes(small_graph), tmp_path / "mine")
+    outcome = feddep(*RUN, "--dataset", "mine", "--clients", 5, "--json")
+    assert outcome.code == 0
+    assert outcome.json["scores"]["silo"]["val"] is None
+    assert "clients without training nodes take part with weight 0" in caplog.text
+
+
+# feddep methods, data, compare
+
+
+def test_methods_are_listed_with_what_leaves_a_client(feddep: Feddep):
+    found = feddep("methods", "--json").json
+    assert {"fedavg", "local", "global"} <= found.keys()
+    assert found["fedavg"]["discloses"] == ["classifier"]
+    assert found["local"]["discloses"] == []
+    table = feddep("methods").out
+    assert all(name in table for name in found)
+
+
+def test_data_sets_are_listed_with_where_they_are(feddep: Feddep, monkeypatch, tmp_path: Path):
+    (tmp_path / "data" / "cora").mkdir(parents=True)
+    (tmp_path / "data" / "cora" / "cora.content").touch()
+    monkeypatch.setenv("FEDDEP_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(cli, "out_console", Console(width=400))
+    found = {row["name"]: row["path"] for row in feddep("data", "list", "--json").json}
+    assert found["cora"] == str(tmp_path / "data" / "cora")
+    assert found["pubmed"] is None
+    table = feddep("data", "list").out
+    assert str(tmp_path / "data" / "cora") in table
+    assert "feddep data get pubmed" in table
+    assert "synthetic" in table
+
+
+def test_data_path_prints_the_folder_and_nothing_else(
+    feddep: Feddep, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    folder = tmp_path / "data" / ("long" * 30) / "cora"
+    folder.mkdir(parents=True)
+    (folder / "cora.content").touch()
+    monkeypatch.setenv("FEDDEP_DATA", str(folder.parent))
+    assert feddep("data", "path", "cora").out == f"{folder}\n"
+
+
+def test_data_path_of_what_is_not_there_says_how_to_get_it(feddep: Feddep):
+    outcome = feddep("data", "path", "cora")
+    assert outcome.code == 2
+    assert "feddep data get cora" in outcome.err
+
+
+def test_data_get_says_what_it_did(feddep: Feddep, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    receipts = [
+        datasets.Receipt("cora", tmp_path / "a", fetched=True),
+        datasets.Receipt("pubmed", tmp_path / "b", fetched=False),
+    ]
+    asked = []
+    monkeypatch.setattr(datasets, "get", lambda names: asked.append(names) or iter(receipts))
+    outcome = feddep("data", "get", "cora", "pubmed")
+    assert asked == [["cora", "pubmed"]]
+    assert outcome.out.splitlines() == [
+        f"cora: fetched into {tmp_path / 'a'}",
+        f"pubmed: already in {tmp_path / 'b'}",
+    ]
+
+
+def test_a_damaged_data_set_is_named_with_the_expected_and_the_found_hash(
+    feddep: Feddep, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    file = datasets.DATASETS["msacademic"].editions[0].files[0]
+    path = tmp_path / "data" / "msacademic" / file.name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"truncated")
+    monkeypatch.setenv("FEDDEP_DATA", str(tmp_path / "data"))
+    outcome = feddep(*RUN, "--dataset", "msacademic", "--out", "run")
+    assert outcome.code == 2
+    assert str(path) in outcome.err
+    assert file.sha256 in outcome.err
+    assert hashlib.sha256(b"truncated").hexdigest() in outcome.err
+    assert not Path("run").exists()
+
+
+def test_compare_runs_the_methods_and_writes_a_report(feddep: Feddep):
+    arguments = ["compare", *TINY, "--rounds", 1, "--methods", "local, fedavg", "--out", "both"]
+    outcome = feddep(*arguments)
+    assert outcome.code == 0
+    report = Path("both/report.md").read_text()
+    for method in ("local", "fedavg"):
+        score = f"{record(f'both/{method}')['scores']['global']['test']:.4f}"
+        assert score in outcome.out
+        assert f"| {method} | {score} |" in report
+
+
+def test_compare_reuses_finished_runs(feddep: Feddep, monkeypatch: pytest.MonkeyPatch):
+    arguments = ["compare", *TINY, "--rounds", 1, "--methods", "local,global", "--out", "both"]
+    first = feddep(*arguments)
+    monkeypatch.setattr("feddep.scenario.build.build", lambda _: pytest.fail("ran again"))
+    assert feddep(*arguments).out == first.out
+
+
+# As a user starts it
+
+COMMAND = [sys.executable, "-c", "from feddep.cli import main; main()"]
+
+
+def test_as_a_process_json_is_all_there_is_on_standard_output(tmp_path: Path):
+    command = [*COMMAND, *RUN, "--json", "--out", "run"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 0
+    assert json.loads(done.stdout) == json.loads((tmp_path / "run" / "record.json").read_bytes())
+    assert done.stdout.startswith(b"{\n")
+    assert done.stdout.endswith(b"}\n")
+    assert done.stderr == b""
+
+
+def test_as_a_process_bad_input_and_a_warning_are_sentences_on_standard_error(
+    tmp_path: Path, small_graph: Graph
+):
+    write_graph(with_three_training_nodes(small_graph), tmp_path / "mine")
+    command = [*COMMAND, *RUN, "--dataset", "mine", "--clients", "5", "--device", "tpu"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    warning, error = done.stderr.split("error:")
+    assert "weight 0" in " ".join(warning.split())
+    assert error.strip() == "device must be auto, cpu or cuda (got 'tpu')"
+
+
+def test_as_a_process_ctrl_c_ends_with_130_and_resume_gives_the_same_result(
+    tmp_path: Path, feddep: Feddep
+):
+    command = ["run", *TINY, "--rounds", "100"]
+    seen = interrupt_when_it_shows(
+        b"validation 0.", [*COMMAND, *command, "--out", "run"], tmp_path, expected_code=130
+    )
+    assert b"--resume" in seen
+    assert 0 < len(history("run")) < 100
+    assert feddep(*command, "--out", "run", "--resume").code == 0
+    feddep(*command, "--out", "undisturbed")
+    assert record("run") == record("undisturbed")
+    assert history("run") == history("undisturbed")
+
+
+def interrupt_when_it_shows(
+    text: bytes, command: list[str], folder: Path, expected_code: int
+) -> bytes:
+    """Runs a command in a terminal and presses Ctrl-C as soon as ``text`` appears there."""
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "rb", buffering=0) as screen:
+        process = subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.DEVNULL, stderr=theirs, env=_terminal()
+        )
+        os.close(theirs)
+        seen, pressed = b"", False
+        while piece := _read(screen):
+            seen += piece
+            if text in seen and not pressed:
+                process.send_signal(signal.SIGINT)
+                pressed = True
+    assert process.wait() == expected_code
+    return seen
+
+
+def _terminal() -> dict[str, str]:
+    return os.environ | {"TERM": "xterm", "COLUMNS": "120"}
+
+
+def _read(screen: Any) -> bytes:
+    try:
+        found: bytes = screen.read(4096)
+    except OSError:  # so a terminal says that its last user is gone
+        return b""
+    return found
