@@ -1,11 +1,13 @@
 """Mini-batch training of a classifier on one silo: the hot path."""
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from feddep.errors import InputError
 from feddep.graph.graph import Part
 from feddep.graph.sampling import NeighbourSampler
 from feddep.learning.recipe import Silo
@@ -40,6 +42,11 @@ def train(model: FusedSage, silo: Silo, seeds: Seeds) -> float:
             gradients = torch.autograd.grad(loss, parameters)
             descend(parameters, gradients, spec.learning_rate, spec.weight_decay)
             total += loss.item() * len(batch)
+    if not math.isfinite(total):
+        raise InputError(
+            f"training diverged at client {silo.client}: its loss is no longer a number; "
+            f"lower training.learning_rate (it is {spec.learning_rate}) or scale the features"
+        )
     return total / max(1, spec.local_epochs * len(nodes))
 
 
