@@ -148,6 +148,13 @@ def test_a_file_is_written_as_given_and_nothing_else(tmp_path: Path, content: st
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
 
 
+def test_who_reads_the_old_file_meanwhile_sees_all_of_it(tmp_path: Path):
+    write_atomically(tmp_path / "file", "old")
+    with (tmp_path / "file").open() as reader:
+        write_atomically(tmp_path / "file", "new")
+        assert reader.read() == "old"
+
+
 def test_a_write_that_fails_leaves_the_old_file_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -113,4 +113,4 @@ def test_one_run_is_the_program_that_a_sweep_starts(monkeypatch, capsys):
     started = []
     monkeypatch.setattr(sweep.subprocess, "run", lambda words, **_: started.append(words) or done)
     assert sweep._run_apart({"seed": 3}) == {}
-    assert started == [[sys.executable, "-m", one_run.__name__]]
+    assert started == [[sys.executable, "-P", "-m", one_run.__name__]]

@@ -191,3 +191,8 @@ def test_subgraph_keeps_exactly_the_edges_inside(edges, order, size):
     inside = {frozenset(e) for e in graph.edge_list().tolist() if set(e) <= set(chosen)}
     assert {frozenset(part.node_ids[e].tolist()) for e in part.edge_list()} == inside
     assert part.features[:, 0].tolist() == chosen
+
+
+def test_node_ids_of_python_objects_are_refused():
+    with pytest.raises(InputError, match=r"whole numbers or text \(got object\)"):
+        Graph.from_edges([[0, 1]], np.eye(2), [0, 1], node_ids=np.array([1, "a"], dtype=object))

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 import torch
 from torch.nn.functional import cross_entropy
 
+from feddep.errors import InputError
 from feddep.graph.graph import Graph, Part
 from feddep.graph.sampling import whole_graph
 from feddep.learning.recipe import Recipe, Silo, TrainingSpec
@@ -169,3 +170,8 @@ def test_dense_and_sparse_features_learn_the_same(silo):
     one, other = trained(silo)[0], trained(Silo(0, dense, silo.recipe, CPU))[0]
     for name in one:
         assert np.allclose(one[name], other[name], atol=1e-5), name
+
+
+def test_divergence_is_an_error_that_says_what_to_do(silo):
+    with pytest.raises(InputError, match=r"diverged at client 0.*lower training.learning_rate"):
+        trained(with_training(silo, learning_rate=1e30), rounds=5)

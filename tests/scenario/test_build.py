@@ -218,6 +218,6 @@ def test_the_one_party_of_global_holds_the_whole_graph(small_shards: Shards):
 
 def test_the_recipe_takes_shape_from_the_graph_and_the_rest_from_the_spec(small_graph: Graph):
     spec = small_spec(seed=6, model__hidden=9, training__rounds=4)
-    recipe = build.recipe_for(spec, small_graph)
+    recipe = build.recipe_for(spec, small_graph, find_method("fedavg"))
     assert (recipe.features, recipe.classes, recipe.seed) == (60, 3, 6)
     assert (recipe.model, recipe.training) == (spec.model, spec.training)

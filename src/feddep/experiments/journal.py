@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from feddep.errors import InterruptedRunError
 from feddep.experiments.folder import RunFolder
+from feddep.experiments.records import entry_of
 from feddep.federation.conduct import Progress
 from feddep.federation.messages import Arrays, group, grouped
 from feddep.federation.metering import Meter
@@ -126,7 +127,7 @@ class Journal:
         """Better than any round before; without validation nodes the last round counts."""
         if not self.best or entry["silo"]["val"] is None:
             return True
-        return bool(entry["silo"]["val"] > self.history[self.best - 1]["silo"]["val"])
+        return bool(entry["silo"]["val"] > entry_of(self.history, self.best)["silo"]["val"])
 
     def _checkpoint(self, progress: Progress) -> None:
         if self.folder is None:

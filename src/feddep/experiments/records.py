@@ -3,7 +3,7 @@
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ def make_record(
         seconds: times in all and by phase.
         traffic: bytes by phase.
     """
-    chosen, last = history[best - 1], history[-1]
+    chosen, last = entry_of(history, best), history[-1]
     return {
         "method": spec.method,
         "dataset": spec.dataset,
@@ -63,6 +63,11 @@ def make_record(
         "privacy": dict(PRIVACY),
         "versions": versions(),
     }
+
+
+def entry_of(history: Sequence[Mapping[str, Any]], round: int) -> Mapping[str, Any]:
+    """The history's entry about one round."""
+    return next(entry for entry in history if entry["round"] == round)
 
 
 def versions() -> dict[str, str]:

@@ -105,7 +105,8 @@ def _key(cell: Cell) -> str:
 
 def _run_apart(cell: Cell) -> Record:
     """One run in a process of its own, so that neither its memory nor its threads stay."""
-    command = [sys.executable, "-m", "feddep.experiments.one_run"]
+    # -P: or a module in the current folder could be taken for one of the library's.
+    command = [sys.executable, "-P", "-m", "feddep.experiments.one_run"]
     done = subprocess.run(
         command, input=json.dumps(cell), capture_output=True, text=True, check=False
     )

@@ -45,6 +45,8 @@ class Ask:
 
     def each(self, step: str, arrays: Sequence[Arrays]) -> list[Reply]:
         """Asks every client, each with arrays of its own."""
+        if len(arrays) != self.clients:
+            raise ValueError(f"expected arrays for {self.clients} clients (got {len(arrays)})")
         return self.send(
             [
                 Request(client, self.phase, step, self.round, own)

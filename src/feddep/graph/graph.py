@@ -58,6 +58,8 @@ class Graph:
             raise InputError(
                 f"expected one node id per node, {self.nodes} (got shape {self.node_ids.shape})"
             )
+        if self.node_ids.dtype.kind not in "iuU":
+            raise InputError(f"node ids must be whole numbers or text (got {self.node_ids.dtype})")
         if len(np.unique(self.node_ids)) != self.nodes:
             raise InputError(f"node ids must be unique ({_first_repeat(self.node_ids)!r} repeats)")
         for array in (self.indptr, self.indices, self.labels, self.node_ids, self.split):

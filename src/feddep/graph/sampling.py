@@ -85,17 +85,17 @@ class NeighbourSampler:
     fanout: int
     layers: int
 
-    def sample(self, seeds: npt.NDArray[np.int64], rng: np.random.Generator) -> EgoGraphs:
-        """The sampled K-hop ego-graphs of ``seeds`` (distinct nodes)."""
-        nodes = seeds.astype(np.int64)
+    def sample(self, targets: npt.NDArray[np.int64], rng: np.random.Generator) -> EgoGraphs:
+        """The sampled K-hop ego-graphs of ``targets`` (distinct nodes)."""
+        nodes = targets.astype(np.int64)
         blocks: list[Block] = []
         for _ in range(self.layers):
-            targets = len(nodes)
+            count = len(nodes)
             indptr, neighbours = _draw(
                 self.graph.indptr, self.graph.indices, nodes, self.fanout, rng
             )
             nodes, indices = _renumber(nodes, neighbours)
-            blocks.append(Block(indptr, indices, targets))
+            blocks.append(Block(indptr, indices, count))
         return EgoGraphs(nodes, tuple(reversed(blocks)))
 
     def batches(

@@ -1,4 +1,4 @@
-"""A trained classifier, ready to use: predictions for a graph, storage as safetensors."""
+"""A trained classifier, ready to use: predictions for a graph."""
 
 from dataclasses import dataclass
 

@@ -128,13 +128,18 @@ class GeneratorTraining:
         return FeatureTable(self.impaired.graph.features, self.silo.device)
 
     def generator(self, weights: Weights | None = None) -> DeepGenerator:
-        """DGen with the given weights, or with initial ones that all silos share."""
+        """DGen with the given weights, or with initial ones that all silos share.
+
+        ñ starts at the silo's mean missing degree: from 0 the ReLU may never wake up.
+        """
         recipe = self.silo.recipe
         model = DeepGenerator(
             recipe.model, recipe.generator, recipe.features, recipe.embedding_width
         )
         if weights is None:
             initialise(model, Seeds(recipe.seed).child("generator"))
+            with torch.no_grad():
+                model.degree_bias.fill_(self.targets.missing_degree.mean())
         else:
             from_arrays(model, weights)
         return model.to(self.silo.device)

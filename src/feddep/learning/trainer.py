@@ -1,11 +1,13 @@
 """Mini-batch training of a classifier on one silo: the hot path."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from feddep.errors import InputError
 from feddep.graph.graph import Part
 from feddep.graph.sampling import EgoGraphs, NeighbourSampler
 from feddep.learning.recipe import Silo
@@ -38,7 +40,13 @@ def train(model: FusedSage, silo: Silo, seeds: Seeds, embeddings: Tensor | None 
     sampler = NeighbourSampler(silo.graph, spec.fanout, silo.recipe.model.layers)
     nodes = silo.graph.members(Part.TRAIN)
     batches = sampler.batches(nodes, spec.batch_size, sampling, spec.local_epochs)
-    return fit(model, batches, loss, spec.learning_rate, spec.weight_decay)
+    mean = fit(model, batches, loss, spec.learning_rate, spec.weight_decay)
+    if not math.isfinite(mean):
+        raise InputError(
+            f"training diverged at client {silo.client}: its loss is no longer a number; "
+            f"lower training.learning_rate (it is {spec.learning_rate}) or scale the features"
+        )
+    return mean
 
 
 def fit(
