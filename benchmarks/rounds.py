@@ -69,7 +69,7 @@ def our_rounds(spec: RunSpec, shards: Shards, rounds: int) -> list[float]:
     """Seconds of each round of the averaging phase, two workers."""
     method = find_method("fedavg")
     (phase,) = method.phases
-    recipe = recipe_for(spec, shards.graph)
+    recipe = recipe_for(spec, shards.graph, method)
     seconds = []
     with InProcess(shards, method, recipe, workers=2) as runtime:
         state = {}

@@ -91,9 +91,9 @@ def run(
         given["seed"] = seed
     if isinstance(shards, Shards):
         given = {"seed": shards.seed} | given | build.settings_of(shards)
-        spec = RunSpec().with_settings(given)
+        spec = build.resolve(RunSpec().with_settings(given), given)
     elif isinstance(shards, Graph):
-        spec = RunSpec().with_settings(given | {"dataset": shards.name})
+        spec = build.resolve(RunSpec().with_settings(given | {"dataset": shards.name}), given)
     else:
         spec = build.resolve(RunSpec().with_settings(given | {"dataset": str(shards)}), given)
     claim = nullcontext() if out is None else RunFolder.claim(Path(out), spec, resume=resume)

@@ -26,8 +26,16 @@ def method(request):
 
 
 def spec_of(method, shards, **settings):
-    small = {"method": method.name, "training.rounds": 3, "model.hidden": 8}
-    return RunSpec().with_settings(small | settings_of(shards) | settings)
+    small = {
+        "method": method.name,
+        "training.rounds": 3,
+        "model.hidden": 8,
+        "embedding.width": 6,
+        "embedding.epochs": 2,
+        "generator.epochs": 2,
+        "generator.refresh": 2,
+    }
+    return RunSpec().with_settings(small | settings_of(shards) | settings | dict(method.settings))
 
 
 def run(method, shards, *, workers=1, seed=0, **options):
@@ -133,7 +141,9 @@ class TestStopping:
     ):
         """Going on with another number of workers each time."""
         spec = spec_of(method, small_shards)
-        rounds = sum(phase.rounds(recipe_for(spec, small_shards.graph)) for phase in method.phases)
+        rounds = sum(
+            phase.rounds(recipe_for(spec, small_shards.graph, method)) for phase in method.phases
+        )
         for attempt in range(rounds):
             folder = RunFolder.claim(tmp_path / "run", spec, resume=attempt > 0)
             with pytest.raises(InterruptedRunError):
@@ -163,7 +173,7 @@ class Recorder:
 @pytest.fixture(scope="module")
 def messages(method, small_shards):
     """Every request of a run with its reply."""
-    recipe = recipe_for(spec_of(method, small_shards), small_shards.graph)
+    recipe = recipe_for(spec_of(method, small_shards), small_shards.graph, method)
     with InProcess(small_shards, method, recipe, workers=1, device="cpu") as runtime:
         recorder = Recorder(runtime)
         conduct(method.phases, recipe, runtime.clients, recorder, Progress(), lambda *_: None)

@@ -19,7 +19,8 @@ def test_the_plain_loops_give_the_package_s_weights_bit_for_bit():
     fedavg = runpy.run_path(str(EXAMPLE))["fedavg"]
     shards = feddep.partition(feddep.load("synthetic", nodes=200), clients=3)
     spec = RunSpec().with_settings({"training.rounds": 2, "partition.clients": 3})
-    method, recipe = find_method("fedavg"), recipe_for(spec, shards.graph)
+    method = find_method("fedavg")
+    recipe = recipe_for(spec, shards.graph, method)
     with InProcess(shards, method, recipe, workers=1) as runtime:
         end = conduct(method.phases, recipe, runtime.clients, runtime, Progress(), lambda *_: None)
         threads = torch.get_num_threads()

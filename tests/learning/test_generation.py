@@ -53,9 +53,7 @@ def test_the_whole_loss_is_the_sum_worked_by_hand():
     [((1, 0, 0), DEGREE), ((0, 1, 0), OWN), ((0, 0, 1), FOREIGN), ((2, 3, 5), None)],
 )
 def test_each_term_has_its_weight(weights, expected):
-    spec = GeneratorSpec(
-        degree_weight=weights[0], own_weight=weights[1], foreign_weight=weights[2]
-    )
+    spec = GeneratorSpec(degree_weight=weights[0], own_weight=weights[1], foreign_weight=weights[2])
     if expected is None:
         expected = 2 * DEGREE + 3 * OWN + 5 * FOREIGN
     assert reconstruction_loss(GENERATED, TARGETS, spec).item() == pytest.approx(expected / 4)

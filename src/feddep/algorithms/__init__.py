@@ -3,13 +3,13 @@
 The package is not called ``methods`` because that is the public function ``feddep.methods()``.
 """
 
-from feddep.algorithms import centralised, fedavg, feddep, local
+from feddep.algorithms import centralised, fedavg, feddep, feddep_wo_dgen, local
 from feddep.algorithms.method import Method
 from feddep.errors import unknown
 
 METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (centralised.METHOD, local.METHOD, fedavg.METHOD, feddep.METHOD)
+    module.METHOD.name: module.METHOD
+    for module in (centralised, local, fedavg, feddep_wo_dgen, feddep)
 }
 
 

@@ -1,6 +1,8 @@
 """What a method is: an ordered tuple of phases, and what it admits to."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from feddep.federation.phase import AnyPhase
 
@@ -14,6 +16,7 @@ class Method:
         summary: one sentence for ``feddep methods``.
         phases: its conversations, in order.
         discloses: groups of arrays that leave a client.
+        settings: keys of the spec that make the method what it is; they cannot be changed.
         fused: the classifier takes embeddings of missing neighbours.
         whole_graph: one party holds the whole graph; the number of clients does not matter.
     """
@@ -22,5 +25,6 @@ class Method:
     summary: str
     phases: tuple[AnyPhase, ...]
     discloses: frozenset[str] = frozenset()
+    settings: Mapping[str, Any] = field(default_factory=dict)
     fused: bool = False
     whole_graph: bool = False

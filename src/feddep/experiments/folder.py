@@ -98,11 +98,27 @@ class RunFolder:
         write_atomically(self.path / "history.jsonl", lines)
 
     def finish(
-        self, record: Record, history: Sequence[dict[str, Any]], classifiers: Sequence[Arrays]
+        self,
+        record: Record,
+        history: Sequence[dict[str, Any]],
+        classifiers: Sequence[Arrays],
+        generators: Sequence[Arrays] = (),
     ) -> None:
-        """Stores the results; the record comes last, so that its presence means a complete run."""
+        """Stores the results; the record comes last, so that its presence means a complete run.
+
+        Args:
+            record: the run's record.
+            history: one entry for each round.
+            classifiers: the weights at the best round.
+            generators: each client's DGen, for methods that have one, so that a silo can mend
+                its subgraph again later.
+        """
         self.write_history(history)
         write_model(self.path / "model.safetensors", classifiers)
+        for client, generator in enumerate(generators):
+            own = self.path / "clients" / str(client)
+            own.mkdir(parents=True, exist_ok=True)
+            write_model(own / "generator.safetensors", [generator])
         write_atomically(self.path / "record.json", json.dumps(record, indent=2) + "\n")
         (self.path / "checkpoint.bin").unlink(missing_ok=True)
 

@@ -10,6 +10,7 @@ from feddep.experiments.journal import Journal, Watcher
 from feddep.experiments.records import make_record
 from feddep.experiments.result import Result
 from feddep.federation.conduct import conduct
+from feddep.federation.messages import group
 from feddep.federation.metering import Meter
 from feddep.graph.shard import Shards
 from feddep.learning.classifier import Classifier
@@ -44,6 +45,7 @@ def run(
         journal.start()
         conduct(method.phases, recipe, runtime.clients, meter, progress, journal.after_round)
         journal.finish()
+        generators = [group(state, "generator") for state in runtime.states()]
 
     record = make_record(
         spec,
@@ -59,7 +61,8 @@ def run(
         },
     )
     models = [Classifier(recipe, weights) for weights in journal.classifiers]
-    result = Result(spec, record, journal.history, models)
+    generators = [weights for weights in generators if weights]
+    result = Result(spec, record, journal.history, models, generators)
     if folder is not None:
-        folder.finish(record, journal.history, journal.classifiers)
+        folder.finish(record, journal.history, journal.classifiers, generators)
     return result

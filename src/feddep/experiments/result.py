@@ -9,6 +9,7 @@ from feddep.errors import InputError
 from feddep.experiments.folder import RunFolder
 from feddep.experiments.records import Record
 from feddep.learning.classifier import Classifier
+from feddep.models.weights import Weights
 from feddep.scenario.spec import RunSpec
 
 
@@ -21,12 +22,14 @@ class Result:
         record: what ``record.json`` holds.
         history: one entry for each round.
         models: the classifiers at the best validation round; one, or one a client for ``local``.
+        generators: each client's DGen after the last round, for methods that have one.
     """
 
     spec: RunSpec
     record: Record
     history: Sequence[dict[str, Any]]
     models: Sequence[Classifier]
+    generators: Sequence[Weights] = ()
 
     @property
     def accuracy(self) -> float | None:
@@ -64,5 +67,6 @@ class Result:
     def save(self, path: str | Path) -> Path:
         """Writes the run folder (record, history, spec, model) and returns its path."""
         folder = RunFolder.claim(Path(path), self.spec, resume=False)
-        folder.finish(self.record, self.history, [model.weights for model in self.models])
+        weights = [model.weights for model in self.models]
+        folder.finish(self.record, self.history, weights, self.generators)
         return folder.path

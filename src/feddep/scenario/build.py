@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from feddep.algorithms import find_method
 from feddep.algorithms.method import Method
 from feddep.errors import InputError, unknown
 from feddep.graph import datasets, partition, splits, synthetic
@@ -51,21 +52,23 @@ def load(name: str, spec: synthetic.SyntheticSpec) -> Graph:
 
 
 def resolve(spec: RunSpec, given: Collection[str] = ()) -> RunSpec:
-    """The spec with what the data set itself decides: a shard folder brings its partition.
+    """The spec with what is not the user's to choose: a method's own settings, a folder's shards.
 
     Args:
         spec: the run's spec.
-        given: keys that the user set; one that contradicts the data is refused, not overruled.
+        given: keys that the user set; one that contradicts is refused, not overruled.
     """
-    if not _is_shard_folder(spec.dataset):
-        return spec
-    settings = shard_settings(Path(spec.dataset))
-    for key, value in settings.items():
-        section, _, name = key.partition(".")
-        asked = getattr(getattr(spec, section), name)
-        if key in given and asked != value:
-            raise InputError(f"{spec.dataset} has {key} = {value} (got {asked}); leave it out")
-    return spec.with_settings(settings)
+    decided = [(f"method {spec.method}", find_method(spec.method).settings)]
+    if _is_shard_folder(spec.dataset):
+        decided.append((spec.dataset, shard_settings(Path(spec.dataset))))
+    for who, settings in decided:
+        for key, value in settings.items():
+            section, _, name = key.partition(".")
+            asked = getattr(getattr(spec, section), name)
+            if key in given and asked != value:
+                raise InputError(f"{who} has {key} = {value} (got {asked}); leave it out")
+        spec = spec.with_settings(settings)
+    return spec
 
 
 def settings_of(shards: Shards) -> dict[str, Any]:

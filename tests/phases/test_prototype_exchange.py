@@ -1,0 +1,60 @@
+"""Pseudo-FL, proved from the traffic record."""
+
+import numpy as np
+import pytest
+
+from feddep.algorithms import find_method
+from feddep.experiments import pipeline
+from feddep.scenario.build import settings_of
+from feddep.scenario.spec import RunSpec
+
+CLUSTERS, WIDTH = 4, 6
+
+
+@pytest.fixture(scope="module")
+def result(small_shards):
+    settings = {
+        "method": "feddep",
+        "training.rounds": 2,
+        "model.hidden": 8,
+        "embedding.clusters": CLUSTERS,
+        "embedding.width": WIDTH,
+        "embedding.epochs": 2,
+        "generator.epochs": 2,
+    }
+    spec = RunSpec().with_settings(settings | settings_of(small_shards))
+    return pipeline.run(spec, small_shards, workers=1, device="cpu")
+
+
+def test_prototypes_go_up_once_and_nothing_else_before_the_averaging_rounds(result, small_shards):
+    phases = result.traffic["phases"]
+    clients = small_shards.clients
+    assert list(phases) == ["local_gnn", "prototype_exchange", "generator_training", "averaging"]
+    up = clients * CLUSTERS * WIDTH * 4
+    assert 0 < phases["prototype_exchange"]["up_bytes"] <= up
+    assert phases["prototype_exchange"]["down_bytes"] <= (clients - 1) * up
+    for silent in ("local_gnn", "generator_training"):
+        assert phases[silent] == {"up_bytes": 0, "down_bytes": 0}
+
+
+def test_averaging_sends_the_classifier_and_nothing_else(result, small_shards):
+    weights = result.model.weights
+    size = sum(array.nbytes for array in weights.values())
+    rounds = result.record["rounds"]
+    assert result.traffic["phases"]["averaging"] == {
+        "up_bytes": small_shards.clients * rounds * size,
+        "down_bytes": small_shards.clients * (rounds + 1) * size,
+    }
+
+
+def test_every_client_has_a_generator_of_its_own(result, small_shards, tmp_path):
+    assert len(result.generators) == small_shards.clients
+    first, second = (generator["rows"] for generator in result.generators[:2])
+    assert not np.array_equal(first, second)
+    result.save(tmp_path / "run")
+    stored = sorted((tmp_path / "run/clients").glob("*/generator.safetensors"))
+    assert len(stored) == small_shards.clients
+
+
+def test_the_method_declares_what_leaves_a_client():
+    assert find_method("feddep").discloses == {"prototypes", "classifier"}
