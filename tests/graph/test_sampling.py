@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from feddep.graph.graph import Graph
-from feddep.graph.sampling import NeighbourSampler, row_blocks, whole_graph
+from feddep.graph.sampling import NeighbourSampler, full_ego_graphs, whole_graph
 
 
 def graph_of(nodes, edges):
@@ -122,18 +122,13 @@ class TestEgoGraphs:
             assert block.indptr.tolist() == [0, 1, 3, 5, 6, 6]
             assert block.indices.tolist() == [1, 0, 2, 1, 3, 2]
 
-    @pytest.mark.parametrize("rows", [1, 2, 3, 5, 100])
-    def test_blocks_of_rows_are_the_whole_graph_in_slices(self, rows):
-        blocks = list(row_blocks(PATH, rows))
-        assert [block.own for block in blocks] == [
-            slice(first, min(first + rows, 5)) for first in range(0, 5, rows)
-        ]
-        lists = [
-            block.indices[block.indptr[i] : block.indptr[i + 1]].tolist()
-            for block in blocks
-            for i in range(block.targets)
-        ]
-        assert lists == [[1], [0, 2], [1, 3], [2], []]
+    def test_full_ego_graphs_hold_every_neighbour_within_reach(self):
+        ego = full_ego_graphs(PATH, np.array([0, 4]), layers=2)
+        assert ego.nodes.tolist() == [0, 4, 1, 2]
+        assert ego.targets.tolist() == [0, 4]
+        outer, inner = ego.blocks
+        assert (inner.indptr.tolist(), inner.indices.tolist()) == ([0, 1, 1], [2])
+        assert (outer.indptr.tolist(), outer.indices.tolist()) == ([0, 1, 1, 3], [2, 0, 3])
 
 
 class TestBatches:

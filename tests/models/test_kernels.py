@@ -146,20 +146,6 @@ class TestMeanOfNeighbours:
         ours, theirs = (gradient_of(f, x, upstream) for f in (fast, portable))
         assert np.allclose(ours, theirs, atol=1e-6)
 
-    @pytest.mark.parametrize("mean", [mean_of_neighbours, portable_mean_of_neighbours])
-    @pytest.mark.parametrize("closed", [False, True])
-    def test_targets_in_the_middle_of_the_sources(self, mean, closed):
-        """Sources 2 and 3 of a block over all five: a slice of the numbers, and of the gradient."""
-        every = Block(np.array([0, 2, 2, 5, 6, 6]), np.array([1, 4, 3, 3, 2, 0], np.int32), 5)
-        slice_ = Block(every.indptr[2:5], every.indices, 2, first=2)
-        whole, part = (mean(tensor(ROWS), block, closed=closed) for block in (every, slice_))
-        assert torch.equal(part, whole[2:4])
-        upstream = np.array([[6, 1], [12, 2]])
-        padded = np.concatenate([np.zeros((2, 2)), upstream, np.zeros((1, 2))])
-        found = gradient_of(lambda x: mean(x, slice_, closed=closed), ROWS, upstream)
-        expected = gradient_of(lambda x: mean(x, every, closed=closed), ROWS, padded)
-        assert np.array_equal(found, expected)
-
     def test_rows_that_are_not_contiguous_are_understood(self):
         rows = tensor(ROWS.T.copy()).T
         assert torch.equal(mean_of_neighbours(rows, BLOCK), mean_of_neighbours(tensor(ROWS), BLOCK))

@@ -186,10 +186,13 @@ class TestFusedSage:
     @pytest.mark.parametrize("layers", [1, 2, 3])
     @pytest.mark.parametrize("form", FORMS)
     def test_scores_in_slices_are_the_scores_of_the_whole(self, monkeypatch, form, layers, rows):
-        monkeypatch.setattr(sage, "_ROWS_AT_ONCE", rows)
+        monkeypatch.setattr(sage, "_NODES_AT_ONCE", rows)
+        monkeypatch.setattr(sage, "_SLICE", rows)
         graph, found = kite(), model(form, embedding=2, layers=layers)
-        whole = found(table_of(graph), whole_graph(graph, layers))
-        assert torch.allclose(found.score_all(table_of(graph), graph), whole, rtol=1e-5, atol=1e-5)
+        for embeddings in (None, torch.linspace(-1, 1, 2 * graph.nodes).view(-1, 2)):
+            whole = found(table_of(graph), whole_graph(graph, layers), embeddings)
+            sliced = found.score_all(table_of(graph), graph, embeddings)
+            assert torch.allclose(sliced, whole, rtol=1e-5, atol=1e-5)
 
     def test_a_wrong_number_of_blocks_is_refused(self):
         graph = kite()

@@ -4,7 +4,7 @@ Source: Hamilton et al. 2017, algorithm 2; the paper's section 4.1 (fan-out 5 in
 and its Theorem 3.1, which needs the with-replacement rule for short lists.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,24 +18,17 @@ Ints = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """One convolution's bipartite graph, from source nodes to ``targets`` of them in a row.
+    """One convolution's bipartite graph, from source nodes to the first ``targets`` of them.
 
     Attributes:
         indptr: ``(targets+1,)`` int64, where each target's list of sources starts.
-        indices: positions among the sources.
+        indices: positions among the sources; the targets are the first of the sources.
         targets: number of nodes that the convolution computes.
-        first: position of the first target among the sources.
     """
 
     indptr: npt.NDArray[np.int64]
     indices: Ints
     targets: int
-    first: int = 0
-
-    @property
-    def own(self) -> slice:
-        """Where the targets themselves stand among the sources."""
-        return slice(self.first, self.first + self.targets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,14 +51,13 @@ class EgoGraphs:
 
 def whole_graph(graph: Graph, layers: int) -> EgoGraphs:
     """All nodes with their full neighbour lists in every layer."""
-    return EgoGraphs(np.arange(graph.nodes), tuple(row_blocks(graph, graph.nodes)) * layers)
+    block = Block(graph.indptr, graph.indices, graph.nodes)
+    return EgoGraphs(np.arange(graph.nodes), (block,) * layers)
 
 
-def row_blocks(graph: Graph, rows: int) -> Iterator[Block]:
-    """All nodes with their full neighbour lists, ``rows`` at a time."""
-    for first in range(0, graph.nodes, rows):
-        last = min(first + rows, graph.nodes)
-        yield Block(graph.indptr[first : last + 1], graph.indices, last - first, first)
+def full_ego_graphs(graph: Graph, targets: npt.NDArray[np.int64], layers: int) -> EgoGraphs:
+    """The ego-graphs of ``targets`` (distinct nodes) with full neighbour lists."""
+    return _grow(targets, layers, lambda nodes: _whole_lists(graph.indptr, graph.indices, nodes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,16 +79,10 @@ class NeighbourSampler:
 
     def sample(self, targets: npt.NDArray[np.int64], rng: np.random.Generator) -> EgoGraphs:
         """The sampled K-hop ego-graphs of ``targets`` (distinct nodes)."""
-        nodes = targets.astype(np.int64)
-        blocks: list[Block] = []
-        for _ in range(self.layers):
-            count = len(nodes)
-            indptr, neighbours = _draw(
-                self.graph.indptr, self.graph.indices, nodes, self.fanout, rng
-            )
-            nodes, indices = _renumber(nodes, neighbours)
-            blocks.append(Block(indptr, indices, count))
-        return EgoGraphs(nodes, tuple(reversed(blocks)))
+        indptr, indices = self.graph.indptr, self.graph.indices
+        return _grow(
+            targets, self.layers, lambda nodes: _draw(indptr, indices, nodes, self.fanout, rng)
+        )
 
     def batches(
         self, nodes: npt.NDArray[np.int64], size: int, rng: np.random.Generator, epochs: int = 1
@@ -106,6 +92,36 @@ class NeighbourSampler:
             order = rng.permutation(nodes)
             for start in range(0, len(order), size):
                 yield self.sample(order[start : start + size], rng)
+
+
+def _grow(
+    targets: npt.NDArray[np.int64],
+    layers: int,
+    lists: Callable[[npt.NDArray[np.int64]], tuple[npt.NDArray[np.int64], Ints]],
+) -> EgoGraphs:
+    """Ego-graphs from the targets outwards, with the neighbour lists that ``lists`` gives."""
+    nodes = targets.astype(np.int64)
+    blocks: list[Block] = []
+    for _ in range(layers):
+        count = len(nodes)
+        indptr, neighbours = lists(nodes)
+        nodes, indices = _renumber(nodes, neighbours)
+        blocks.append(Block(indptr, indices, count))
+    return EgoGraphs(nodes, tuple(reversed(blocks)))
+
+
+@njit(cache=True)
+def _whole_lists(
+    indptr: npt.NDArray[np.int64], indices: Ints, nodes: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], Ints]:
+    """The full lists of ``nodes``, one after the other."""
+    starts = np.zeros(len(nodes) + 1, np.int64)
+    for i in range(len(nodes)):
+        starts[i + 1] = starts[i] + indptr[nodes[i] + 1] - indptr[nodes[i]]
+    lists = np.empty(starts[-1], np.int32)
+    for i in range(len(nodes)):
+        lists[starts[i] : starts[i + 1]] = indices[indptr[nodes[i]] : indptr[nodes[i] + 1]]
+    return starts, lists
 
 
 @njit(cache=True)

@@ -87,12 +87,11 @@ def sparse_rows_product(
 def portable_mean_of_neighbours(x: Tensor, block: Block, *, closed: bool) -> Tensor:
     """:func:`mean_of_neighbours` in torch operations only, on any device."""
     counts = torch.from_numpy(np.diff(block.indptr)).to(x.device)
-    listed = block.indices[block.indptr[0] : block.indptr[-1]]
-    sources = torch.tensor(listed, dtype=torch.int64, device=x.device)
+    sources = torch.tensor(block.indices, dtype=torch.int64, device=x.device)
     row = torch.repeat_interleave(torch.arange(block.targets, device=x.device), counts)
     total = x.new_zeros(block.targets, x.shape[1]).index_add(0, row, x[sources])
     if closed:
-        total = total + x[block.own]
+        total = total + x[: block.targets]
         counts = counts + 1
     return total / counts.clamp(min=1).unsqueeze(1)
 
@@ -120,10 +119,10 @@ class _SparseRowsProduct(torch.autograd.Function):
 class _MeanOfNeighbours(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, block: Block, closed: bool) -> Tensor:
-        ctx.block, ctx.first, ctx.shape = block, block.first if closed else -1, x.shape
+        ctx.block, ctx.closed, ctx.shape = block, closed, x.shape
         out = np.zeros((block.targets, x.shape[1]), np.float32)
         rows = x.detach().contiguous().numpy()
-        _mean_of_neighbours(block.indptr, block.indices, ctx.first, rows, out)
+        _mean_of_neighbours(block.indptr, block.indices, closed, rows, out)
         return torch.from_numpy(out)
 
     @staticmethod
@@ -161,16 +160,17 @@ def _sparse_rows_gradient(
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def _mean_of_neighbours(indptr: Longs, indices: Array, first: int, x: Floats, out: Floats) -> None:
-    """``first`` is where the targets stand among the sources; -1 leaves them out of the mean."""
-    own = 1 if first >= 0 else 0
+def _mean_of_neighbours(
+    indptr: Longs, indices: Array, closed: bool, x: Floats, out: Floats
+) -> None:
+    own = 1 if closed else 0
     for i in range(len(out)):
         count = indptr[i + 1] - indptr[i] + own
         if count == 0:
             continue
         target = out[i]
         if own:
-            target[:] = x[first + i]
+            target[:] = x[i]
         for entry in range(indptr[i], indptr[i + 1]):
             source = x[indices[entry]]
             for j in range(len(target)):
@@ -182,9 +182,9 @@ def _mean_of_neighbours(indptr: Longs, indices: Array, first: int, x: Floats, ou
 
 @njit(cache=True, nogil=True, boundscheck=False)
 def _mean_gradient(
-    indptr: Longs, indices: Array, first: int, gradient: Floats, out: Floats
+    indptr: Longs, indices: Array, closed: bool, gradient: Floats, out: Floats
 ) -> None:
-    own = 1 if first >= 0 else 0
+    own = 1 if closed else 0
     for i in range(len(gradient)):
         count = indptr[i + 1] - indptr[i] + own
         if count == 0:
@@ -192,7 +192,7 @@ def _mean_gradient(
         source = gradient[i]
         scale = np.float32(1.0 / count)
         if own:
-            target = out[first + i]
+            target = out[i]
             for j in range(len(source)):
                 target[j] += scale * source[j]
         for entry in range(indptr[i], indptr[i + 1]):

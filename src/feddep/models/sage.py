@@ -10,24 +10,27 @@ paper's Statement 3.1), so the feature, neighbour and embedding parts are separa
 the feature part of the first one stays a sparse product.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Literal, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from annotated_types import Ge, Lt
 from torch import Tensor, nn
 
 from feddep.graph.graph import Graph
-from feddep.graph.sampling import Block, EgoGraphs, row_blocks
+from feddep.graph.sampling import Block, EgoGraphs, full_ego_graphs, whole_graph
 from feddep.models.kernels import FeatureTable, mean_of_neighbours
 from feddep.seeding import Seeds
 
 Form = Literal["closed", "separate"]
 
-_ROWS_AT_ONCE = 4096
+# Above so many nodes a hidden layer of all of them takes more room than the graph itself.
+_NODES_AT_ONCE = 1 << 15
+_SLICE = 1 << 12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +66,7 @@ class Convolution(nn.Module):
         mean = mean_of_neighbours(x, block, closed=self.own is None)
         out = torch.addmm(self.bias, mean, self.neighbours)
         if self.own is not None:
-            out = torch.addmm(out, x[block.own], self.own)
+            out = torch.addmm(out, x[: block.targets], self.own)
         return fuse(out, embeddings, self.embedding)
 
 
@@ -104,13 +107,10 @@ class FusedSage(nn.Module):
             embeddings: z̄ of ``ego.nodes``, ``(s, d_z)``; None is the paper's inference, z̄ = 0.
             dropout: the stream to draw masks from in training; None switches dropout off.
         """
-        x = table.times(ego.nodes, self.features) + self.bias
-        x = fuse(x, embeddings, self.embedding)
-        for block, convolution in zip(ego.blocks, self.convolutions, strict=True):
-            x = drop(torch.relu(x), self.spec.dropout, dropout)
-            fused = None if embeddings is None else embeddings[: block.targets]
-            x = convolution(x, block, fused)
-        return x
+        x = self._hidden(table, ego.nodes, ego.blocks[:-1], embeddings, dropout)
+        block = ego.blocks[-1]
+        fused = None if embeddings is None else embeddings[: block.targets]
+        return cast(Tensor, self.convolutions[-1](x, block, fused))
 
     def score_all(
         self, table: FeatureTable, graph: Graph, embeddings: Tensor | None = None
@@ -118,33 +118,48 @@ class FusedSage(nn.Module):
         """Class scores of every node with full neighbour lists, ``(n, classes)``.
 
         The same numbers as :meth:`forward` on :func:`~feddep.graph.sampling.whole_graph` up to
-        rounding, but in slices of rows: a mean of products is the product of the mean, so the
-        last convolution's input is multiplied slice by slice and never exists as a whole. One
-        hidden layer of all nodes is the most that is held at a time (K = 2).
+        rounding. A mean of products is the product of the mean, so the last convolution's input
+        is multiplied as soon as it is there; in a large graph that is done for some nodes at a
+        time, and no hidden layer of all nodes ever exists.
         """
-        *middle, last = cast(list[Convolution], list(self.convolutions))
-        hidden = self._input_rows(table, graph, embeddings)
-        for convolution in middle:
-            x = _collected(hidden, graph.nodes)
-            hidden = _convolved_rows(convolution, x, graph, embeddings)
+        last = cast(Convolution, self.convolutions[-1])
         from_neighbours, from_own = [], []
-        for rows in hidden:
-            from_neighbours.append(rows @ last.neighbours)
+        for ego in _row_slices(graph, self.spec.layers - 1):
+            fused = None if embeddings is None else embeddings[torch.from_numpy(ego.nodes)]
+            x = self._hidden(table, ego.nodes, ego.blocks, fused, None)
+            from_neighbours.append(x @ last.neighbours)
             if last.own is not None:
-                from_own.append(rows @ last.own)
+                from_own.append(x @ last.own)
         whole = Block(graph.indptr, graph.indices, graph.nodes)
         scores = mean_of_neighbours(torch.cat(from_neighbours), whole, closed=last.own is None)
         scores = fuse(scores + last.bias, embeddings, last.embedding)
         return scores + torch.cat(from_own) if from_own else scores
 
-    def _input_rows(
-        self, table: FeatureTable, graph: Graph, embeddings: Tensor | None
-    ) -> Iterator[Tensor]:
-        for block in row_blocks(graph, _ROWS_AT_ONCE):
-            nodes = np.arange(block.first, block.first + block.targets)
-            x = table.times(nodes, self.features) + self.bias
-            fused = None if embeddings is None else embeddings[block.own]
-            yield torch.relu(fuse(x, fused, self.embedding))
+    def _hidden(
+        self,
+        table: FeatureTable,
+        nodes: npt.NDArray[np.int64],
+        blocks: Sequence[Block],
+        embeddings: Tensor | None,
+        dropout: np.random.Generator | None,
+    ) -> Tensor:
+        """What the last convolution takes: the input layer and all convolutions before it."""
+        x = fuse(table.times(nodes, self.features) + self.bias, embeddings, self.embedding)
+        x = drop(torch.relu(x), self.spec.dropout, dropout)
+        for block, convolution in zip(blocks, list(self.convolutions)[:-1], strict=True):
+            fused = None if embeddings is None else embeddings[: block.targets]
+            x = drop(torch.relu(convolution(x, block, fused)), self.spec.dropout, dropout)
+        return x
+
+
+def _row_slices(graph: Graph, layers: int) -> Iterator[EgoGraphs]:
+    """All nodes in order with full lists: at once, or some at a time in a large graph."""
+    if graph.nodes <= _NODES_AT_ONCE:
+        yield whole_graph(graph, layers)
+        return
+    for first in range(0, graph.nodes, _SLICE):
+        targets = np.arange(first, min(first + _SLICE, graph.nodes))
+        yield full_ego_graphs(graph, targets, layers)
 
 
 def fuse(x: Tensor, embeddings: Tensor | None, weight: Tensor | None) -> Tensor:
@@ -152,26 +167,6 @@ def fuse(x: Tensor, embeddings: Tensor | None, weight: Tensor | None) -> Tensor:
     if embeddings is None or weight is None:
         return x
     return torch.addmm(x, embeddings, weight)
-
-
-def _collected(slices: Iterator[Tensor], nodes: int) -> Tensor:
-    """Slices put together without ever holding them twice."""
-    whole, filled = None, 0
-    for rows in slices:
-        if whole is None:
-            whole = rows.new_empty(nodes, rows.shape[1])
-        whole[filled : filled + len(rows)] = rows
-        filled += len(rows)
-    assert whole is not None  # a graph has at least one node
-    return whole
-
-
-def _convolved_rows(
-    convolution: Convolution, x: Tensor, graph: Graph, embeddings: Tensor | None
-) -> Iterator[Tensor]:
-    for block in row_blocks(graph, _ROWS_AT_ONCE):
-        fused = None if embeddings is None else embeddings[block.own]
-        yield torch.relu(convolution(x, block, fused))
 
 
 def drop(x: Tensor, share: float, rng: np.random.Generator | None) -> Tensor:
