@@ -131,6 +131,29 @@ def test_seconds_are_kept_by_phase_and_rise_along_the_history():
     assert set(journal.seconds) == {"preparing", "training"}
 
 
+def test_seconds_count_from_the_start_and_leave_out_what_measuring_takes(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(journal_module, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    runtime = Rote()
+    journal = Journal(runtime, Meter(runtime), {"training": 2})
+    clock.now = 5.0  # workers start
+    journal.start()
+    measure = runtime.measure
+
+    def slowly(classifier):
+        clock.now += 3
+        return measure(classifier)
+
+    runtime.measure = slowly  # type: ignore[method-assign]
+    for number in (1, 2):
+        clock.now += 2
+        after(journal, number, 0.5)
+    assert [entry["seconds"] for entry in journal.history] == [2, 4]
+    assert (journal.seconds, journal.measuring_seconds) == ({"training": 4}, 6)
+
+
 def test_global_scores_of_several_classifiers_are_averaged():
     runtime = Rote(clients=2)
     journal = start(runtime=runtime)
