@@ -129,7 +129,7 @@ class _MeanOfNeighbours(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         out = np.zeros(ctx.shape, np.float32)
         rows = gradient.contiguous().numpy()
-        _mean_gradient(ctx.block.indptr, ctx.block.indices, ctx.first, rows, out)
+        _mean_gradient(ctx.block.indptr, ctx.block.indices, ctx.closed, rows, out)
         return torch.from_numpy(out), None, None
 
 
