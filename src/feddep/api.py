@@ -90,7 +90,11 @@ def run(
     if seed is not None:
         given["seed"] = seed
     if isinstance(shards, Shards):
-        given = {"seed": shards.seed} | given | build.settings_of(shards)
+        brought = build.settings_of(shards)
+        for key, value in brought.items():
+            if given.get(key, value) != value:
+                raise InputError(f"the shards have {key} = {value} (got {given[key]})")
+        given = {"seed": shards.seed} | given | brought
         spec = build.resolve(RunSpec().with_settings(given), given)
     elif isinstance(shards, Graph):
         spec = build.resolve(RunSpec().with_settings(given | {"dataset": shards.name}), given)

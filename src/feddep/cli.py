@@ -33,6 +33,8 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=N
 data_app = typer.Typer(no_args_is_help=True, help="Find and fetch data sets.")
 app.add_typer(data_app, name="data")
 
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
 out_console = Console(highlight=False)
 err_console = Console(stderr=True, highlight=False)
 
@@ -116,10 +118,13 @@ def compare(
     seed: Seed = None,
     workers: Workers = None,
     device: Device = "auto",
-    out: Annotated[Path, typer.Option(help="Folder for runs and report.")] = Path("runs/compare"),
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for runs and report; default: under runs/.")
+    ] = None,
     settings: Settings = None,
 ) -> None:
     """Run several methods on the same shards and write a report; finished runs are reused."""
+    from feddep.experiments.folder import default_folder
     from feddep.experiments.records import write_atomically
     from feddep.reports.comparison import HEADINGS, comparison_markdown, comparison_rows
 
@@ -138,6 +143,7 @@ def compare(
         )
         for name in methods.split(",")
     ]
+    out = out or default_folder(specs[0]).with_name(f"compare-{default_folder(specs[0]).name}")
     records = [
         _carry_out(spec, out / spec.method, resume=True, workers=workers, device=device)[0]
         for spec in specs
@@ -158,6 +164,7 @@ def sweep(
     at_once: Annotated[int | None, typer.Option(min=1, help="Runs at a time.")] = None,
 ) -> None:
     """Run what a sweep still lacks and print its table; stop it at any time and go on later."""
+    from feddep.experiments.pipeline import cores
     from feddep.experiments.sweep import Sweep
     from feddep.reports.summary import summary_table
 
@@ -165,7 +172,7 @@ def sweep(
     missing = len(declared.missing())
     with Progress(*Progress.get_default_columns(), console=err_console, transient=True) as bar:
         task = bar.add_task(f"{missing} runs", total=missing)
-        declared.run(at_once or os.cpu_count() or 1, lambda *_: bar.advance(task))
+        declared.run(at_once or cores(), lambda *_: bar.advance(task))
     out_console.print(summary_table(declared.records()), soft_wrap=True)
 
 
@@ -217,7 +224,7 @@ def partition(
         },
     )
     if out is not None:
-        _check_writable(out)
+        _check_new(out)
     shards = build(spec)
     found = statistics(shards.graph, shards.owner)
     if out is not None:
@@ -302,6 +309,7 @@ def data_path(name: Annotated[str, typer.Argument(help="Name of a data set.")]) 
 def main() -> None:
     """Runs the command line and turns every error into a sentence and an exit code."""
     handler = RichHandler(console=err_console, show_time=False, show_path=False)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # or it would leave workers behind
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
     sys.exit(_exit_code())
 
@@ -339,9 +347,12 @@ def _print_json(value: object) -> None:
     sys.stdout.write(json.dumps(value, indent=2) + "\n")
 
 
-def _check_writable(folder: Path) -> None:
+def _check_new(folder: Path) -> None:
+    """Finds out before any work whether a folder can be written."""
     target = folder.absolute()
     try:
+        if folder.is_dir() and any(folder.iterdir()):
+            raise InputError(f"{folder} exists already; choose another --out or delete it")
         nearest = next(path for path in (target, *target.parents) if path.exists())
         with TemporaryDirectory(dir=nearest):
             pass
@@ -419,7 +430,10 @@ def _progress(spec: "RunSpec") -> Iterator["Watcher"]:
 
 @contextmanager
 def _graceful_stop() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C lets the round finish and stores a checkpoint; the second stops at once."""
+    """The first Ctrl-C lets the round finish and stores a checkpoint; the second stops at once.
+
+    SIGTERM, which schedulers and ``timeout`` send, counts as Ctrl-C.
+    """
     asked = False
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -429,8 +443,9 @@ def _graceful_stop() -> Iterator[Callable[[], bool]]:
         asked = True
         _complain("stopping after this round; once more to stop at once")
 
-    before = signal.signal(signal.SIGINT, on_signal)
+    before = {number: signal.signal(number, on_signal) for number in _STOP_SIGNALS}
     try:
         yield lambda: asked
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

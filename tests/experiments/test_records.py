@@ -29,6 +29,7 @@ def entry(number: int, test: float, val: float) -> dict[str, object]:
 def record_of(best: int = 2, **settings: object):
     return make_record(
         RunSpec().with_settings({key.replace("__", "."): v for key, v in settings.items()}),
+        split=settings.get("split__kind", "stratified"),
         history=[entry(1, 0.2, 0.4), entry(2, 0.6, 0.9), entry(3, 0.8, 0.7)],
         best=best,
         seconds={"total": 3.0, "phases": {"averaging": 3.0}},

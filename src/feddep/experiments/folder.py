@@ -45,12 +45,16 @@ class RunFolder:
     def claim(cls, path: Path, spec: RunSpec, *, resume: bool) -> "RunFolder":
         """Makes the folder ready before any work is done.
 
-        Without ``resume`` an earlier run of the same spec is replaced; a folder that holds
-        something else is refused, as is one that cannot be written.
+        Without ``resume`` a finished run of the same spec is replaced and an unfinished one is
+        refused, as is a folder that holds something else or cannot be written.
         """
         try:
             folder = cls(path, is_new=not path.exists())
             folder._refuse_to_mix(spec)
+            if not resume and (path / "checkpoint.bin").exists():
+                raise InputError(
+                    f"{path} holds an unfinished run; add --resume to go on with it, or delete it"
+                )
             path.mkdir(parents=True, exist_ok=True)
             if not resume:
                 for name in _FILES:

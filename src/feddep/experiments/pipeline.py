@@ -19,6 +19,11 @@ from feddep.scenario.build import recipe_for
 from feddep.scenario.spec import RunSpec
 
 
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def run(
     spec: RunSpec,
     shards: Shards,
@@ -34,7 +39,7 @@ def run(
     method = find_method(spec.method)
     recipe = recipe_for(spec, shards.graph, method)
     started = time.perf_counter()
-    workers = workers or os.cpu_count() or 1
+    workers = workers or cores()
     with InProcess(shards, method, recipe, workers=workers, device=device) as runtime:
         meter = Meter(runtime)
         meter.expect(phase.name for phase in method.phases)
@@ -49,6 +54,7 @@ def run(
 
     record = make_record(
         spec,
+        split=shards.split,
         history=journal.history,
         best=journal.best,
         traffic=meter.counts(),

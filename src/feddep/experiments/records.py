@@ -25,6 +25,7 @@ PRIVACY = {
 def make_record(
     spec: RunSpec,
     *,
+    split: str,
     history: list[dict[str, Any]],
     best: int,
     seconds: Mapping[str, Any],
@@ -34,6 +35,7 @@ def make_record(
 
     Args:
         spec: the run's spec.
+        split: the split that was used; data may bring their own.
         history: one entry for each round.
         best: the round with the best validation score.
         seconds: times in all and by phase.
@@ -46,7 +48,7 @@ def make_record(
         "clients": spec.partition.clients,
         "rounds": spec.training.rounds,
         "seed": spec.seed,
-        "split": spec.split.kind,
+        "split": split,
         "partition": spec.partition.kind,
         "preset": spec.preset,
         "best_round": best,

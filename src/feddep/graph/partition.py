@@ -31,13 +31,14 @@ class PartitionSpec:
 
     Attributes:
         kind: ``louvain`` (the paper's) keeps communities together, ``random`` ignores the edges,
-            ``label-skew`` gives every client its own mix of classes.
+            ``label-skew`` gives every client its own mix of classes; ``given`` stands for a
+            partition that somebody else made.
         clients: M, at least 1.
         concentration: Dirichlet parameter of ``label-skew``: near 0 a class goes to few clients,
             large values give every client the same mix. Other kinds do not read it.
     """
 
-    kind: Literal["louvain", "random", "label-skew"] = "louvain"
+    kind: Literal["louvain", "random", "label-skew", "given"] = "louvain"
     clients: int = 5
     concentration: float = 0.5
 
@@ -50,14 +51,16 @@ class PartitionSpec:
 
 def assign(graph: Graph, spec: PartitionSpec, seeds: Seeds) -> Owner:
     """The owner of every node, ``(n,)`` in 0..M-1; every client owns at least one node."""
-    if spec.kind not in _KINDS:
-        raise unknown("partition", spec.kind, _KINDS)
+    if spec.kind == "given":
+        raise InputError("a given partition comes with its shards; choose louvain to make one")
+    if spec.kind not in KINDS:
+        raise unknown("partition", spec.kind, KINDS)
     if spec.clients > graph.nodes:
         raise InputError(
             f"{graph.nodes} nodes cannot be dealt out to more clients than that "
             f"(got {spec.clients}); lower the number of clients"
         )
-    return _KINDS[spec.kind](graph, spec, seeds)
+    return KINDS[spec.kind](graph, spec, seeds)
 
 
 def _louvain(graph: Graph, spec: PartitionSpec, seeds: Seeds) -> Owner:
@@ -108,7 +111,7 @@ def _label_skew(graph: Graph, spec: PartitionSpec, seeds: Seeds) -> Owner:
     return owner
 
 
-_KINDS: dict[str, Callable[[Graph, PartitionSpec, Seeds], Owner]] = {
+KINDS: dict[str, Callable[[Graph, PartitionSpec, Seeds], Owner]] = {
     "louvain": _louvain,
     "random": _random,
     "label-skew": _label_skew,

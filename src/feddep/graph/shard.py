@@ -182,6 +182,7 @@ def shard_settings(folder: AnyPath) -> dict[str, int | str]:
     """What a collection's manifest says of a run's spec, without reading the shards."""
     manifest = read_manifest(Path(folder), _ShardsManifest)
     return {
+        "seed": manifest.seed,
         "partition.clients": manifest.clients,
         "partition.kind": manifest.partition,
         "split.kind": manifest.split,

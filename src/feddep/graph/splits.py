@@ -33,14 +33,17 @@ class SplitSpec:
 
     Attributes:
         kind: ``stratified`` divides every class 60/20/20, ``random`` all labelled nodes at once,
-            ``quota`` repeats the authors' split (which leaves some classes without test nodes).
+            ``quota`` repeats the authors' split (which leaves some classes without test nodes);
+            ``given`` stands for the split that a graph brings with it.
     """
 
-    kind: Literal["stratified", "random", "quota"] = "stratified"
+    kind: Literal["stratified", "random", "quota", "given"] = "stratified"
 
 
 def draw(graph: Graph, spec: SplitSpec, seeds: Seeds) -> Split:
     """A :class:`Part` for every node, ``(n,)``; every class that has nodes has a training node."""
+    if spec.kind == "given":
+        raise InputError(f"{graph.name} brings no split of its own; use stratified")
     if spec.kind not in _KINDS:
         raise unknown("split", spec.kind, _KINDS)
     labelled = np.flatnonzero(graph.labels >= 0)

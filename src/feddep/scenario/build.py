@@ -60,13 +60,16 @@ def resolve(spec: RunSpec, given: Collection[str] = ()) -> RunSpec:
     """
     decided = [(f"method {spec.method}", find_method(spec.method).settings)]
     if _is_shard_folder(spec.dataset):
-        decided.append((spec.dataset, shard_settings(Path(spec.dataset))))
+        brought = shard_settings(Path(spec.dataset))
+        if "seed" in given:
+            del brought["seed"]  # shards may be trained on with several seeds
+        decided.append((spec.dataset, brought))
     for who, settings in decided:
         for key, value in settings.items():
-            section, _, name = key.partition(".")
-            asked = getattr(getattr(spec, section), name)
-            if key in given and asked != value:
-                raise InputError(f"{who} has {key} = {value} (got {asked}); leave it out")
+            if key in given and spec.value_of(key) != value:
+                raise InputError(
+                    f"{who} has {key} = {value} (got {spec.value_of(key)}); leave it out"
+                )
         spec = spec.with_settings(settings)
     return spec
 
@@ -76,7 +79,7 @@ def settings_of(shards: Shards) -> dict[str, Any]:
     return {
         "dataset": shards.graph.name,
         "partition.clients": shards.clients,
-        "partition.kind": shards.kind,
+        "partition.kind": shards.kind if shards.kind in partition.KINDS else "given",
         "split.kind": shards.split,
     }
 
@@ -108,10 +111,13 @@ def deal_out(
 ) -> Shards:
     """Splits (unless the graph already has a split) and partitions a graph."""
     seeds = Seeds(seed)
-    if not (graph.split != Part.NONE).any():
+    split = split_spec.kind
+    if (graph.split != Part.NONE).any():
+        split = "given"
+    else:
         graph = graph.with_split(splits.draw(graph, split_spec, seeds))
     owner = partition.assign(graph, partition_spec, seeds)
-    return Shards(graph, owner, partition_spec.kind, seed, split_spec.kind)
+    return Shards(graph, owner, partition_spec.kind, seed, split)
 
 
 def parties(shards: Shards, method: Method) -> Iterable[Graph]:

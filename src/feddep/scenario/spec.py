@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge
 from pydantic import TypeAdapter, ValidationError
@@ -39,7 +39,7 @@ class RunSpec:
     method: str = "fedavg"
     dataset: str = "synthetic"
     seed: Annotated[int, Ge(0)] = 0
-    preset: str = "paper"
+    preset: Literal["paper"] = "paper"
     partition: PartitionSpec = field(default_factory=PartitionSpec)
     split: SplitSpec = field(default_factory=SplitSpec)
     model: ModelSpec = field(default_factory=ModelSpec)
@@ -62,6 +62,11 @@ class RunSpec:
             section, _, name = key.rpartition(".")
             (values[section] if section else values)[name] = value
         return _validated(values)
+
+    def value_of(self, key: str) -> Any:
+        """The value of a key such as ``training.rounds``."""
+        section, _, name = key.rpartition(".")
+        return getattr(getattr(self, section) if section else self, name)
 
     def to_toml(self) -> str:
         """All keys, sections last."""
