@@ -65,8 +65,16 @@ def test_an_empty_folder_can_be_claimed(tmp_path: Path):
     assert content(tmp_path) == {"spec.toml"}
 
 
-def test_an_earlier_run_of_the_same_spec_is_replaced(tmp_path: Path):
+def test_an_unfinished_run_is_not_overwritten(tmp_path: Path):
     finished_run(tmp_path / "run").save_checkpoint({}, {})
+    before = content(tmp_path / "run")
+    with pytest.raises(InputError, match="unfinished run; add --resume"):
+        RunFolder.claim(tmp_path / "run", SPEC, resume=False)
+    assert content(tmp_path / "run") == before
+
+
+def test_an_earlier_run_of_the_same_spec_is_replaced(tmp_path: Path):
+    finished_run(tmp_path / "run")
     folder = RunFolder.claim(tmp_path / "run", SPEC, resume=False)
     assert content(tmp_path / "run") == {"spec.toml"}
     assert folder.finished() is None

@@ -1,6 +1,7 @@
 """From a spec to the parties' data."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -221,3 +222,29 @@ def test_the_recipe_takes_shape_from_the_graph_and_the_rest_from_the_spec(small_
     recipe = build.recipe_for(spec, small_graph, find_method("fedavg"))
     assert (recipe.features, recipe.classes, recipe.seed) == (60, 3, 6)
     assert (recipe.model, recipe.training) == (spec.model, spec.training)
+
+
+def test_a_method_s_own_settings_are_part_of_the_spec_and_cannot_be_contradicted():
+    spec = RunSpec().with_settings({"method": "feddep-wo-dgen"})
+    assert build.resolve(spec).embedding.depth == 0
+    asked = {"method": "feddep-wo-dgen", "embedding.depth": 2}
+    with pytest.raises(InputError, match=r"feddep-wo-dgen has embedding.depth = 0 \(got 2\)"):
+        build.resolve(RunSpec().with_settings(asked), asked)
+
+
+def test_a_shard_folder_brings_its_seed_unless_one_is_given(small_shards: Shards, tmp_path: Path):
+    write_shards(replace(small_shards, seed=7), tmp_path / "shards")
+    spec = RunSpec().with_settings({"dataset": str(tmp_path / "shards")})
+    assert build.resolve(spec).seed == 7
+    assert build.resolve(spec.with_settings({"seed": 3}), {"seed"}).seed == 3
+
+
+def test_a_partition_of_one_s_own_is_called_given(small_shards: Shards):
+    assert build.settings_of(replace(small_shards, kind="by hand"))["partition.kind"] == "given"
+
+
+def test_a_graph_s_own_split_is_kept_and_called_given(small_shards: Shards):
+    spec = RunSpec()
+    shards = build.deal_out(small_shards.graph, spec.partition, spec.split, seed=0)
+    assert shards.split == "given"
+    np.testing.assert_array_equal(shards.graph.split, small_shards.graph.split)
