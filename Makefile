@@ -6,7 +6,7 @@ INSTALLED := .venv/.installed
 .PHONY: help setup demo check test docs bench clean
 
 help:
-	@echo "make demo    compare Local, FedAvg and Global on the embedded data set"
+	@echo "make demo    compare Local, FedAvg, FedDEP and Global on the embedded data set"
 	@echo "make test    lint, types, import contracts, tests"
 	@echo "make docs    rebuild the tables in README and docs from stored records"
 	@echo "make bench   speed and memory, as ratios measured in one run"
@@ -20,7 +20,7 @@ $(INSTALLED): pyproject.toml
 
 demo: setup
 	rm -rf runs/demo
-	$(BIN)/feddep compare --methods local,fedavg,global --out runs/demo
+	$(BIN)/feddep compare --methods local,fedavg,feddep,global --out runs/demo
 
 check: setup
 	$(BIN)/ruff check .

@@ -109,7 +109,7 @@ def run(
 def compare(
     methods: Annotated[
         str, typer.Option(help="Names separated by commas.")
-    ] = "local,fedavg,global",
+    ] = "local,fedavg,feddep,global",
     dataset: Dataset = None,
     clients: Clients = None,
     partition: Partition = None,

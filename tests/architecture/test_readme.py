@@ -48,7 +48,7 @@ def test_the_demo_s_recipe_compares_the_methods_and_writes_a_report(folder):
     line = f".venv/bin/{recipe}"
     small = ["--rounds", "2", "--workers", "1", "--set", "synthetic.nodes=300"]
     printed = run([*in_this_environment(line), *small], folder)
-    assert all(name in printed for name in ("local", "fedavg", "global"))
+    assert all(name in printed for name in ("local", "fedavg", "feddep", "global"))
     assert "| fedavg |" in (folder / "runs/demo/report.md").read_text()
 
 
