@@ -5,22 +5,42 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 FEDDEP = str(Path(sys.executable).with_name("feddep"))
 
 
-def peak_bytes(command: Sequence[str]) -> tuple[int, str]:
-    """Runs a command; returns the peak of its process tree and what it printed."""
+@dataclass(frozen=True)
+class Peak:
+    """Peak memory of a command, in bytes.
+
+    Attributes:
+        whole: of the whole command.
+        federated: while it had worker processes, i.e. from the start of the federation on.
+        printed: what it wrote to standard output.
+    """
+
+    whole: int
+    federated: int
+    printed: str
+
+
+def measure_peak(command: Sequence[str]) -> Peak:
+    """Runs a command and watches its process tree."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    peak = 0
+    whole = federated = 0
     while process.poll() is None:
-        peak = max(peak, sum(proportional_bytes(pid) for pid in family(process.pid)))
+        members = family(process.pid)
+        now = sum(proportional_bytes(pid) for pid in members)
+        whole = max(whole, now)
+        if len(members) > 1:
+            federated = max(federated, now)
         time.sleep(0.1)
     printed = process.stdout.read() if process.stdout else ""
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}")
-    return peak, printed
+    return Peak(whole, federated, printed)
 
 
 def family(pid: int) -> list[int]:

@@ -19,7 +19,7 @@ from torch_geometric.loader import NeighborLoader
 from torch_geometric.nn import SAGEConv
 from torch_geometric.typing import WITH_PYG_LIB, WITH_TORCH_SPARSE
 
-from benchmarks.memory import FEDDEP, available, peak_bytes
+from benchmarks.memory import FEDDEP, available, measure_peak
 from feddep.algorithms import find_method
 from feddep.errors import DataError
 from feddep.federation.phase import Ask
@@ -155,5 +155,5 @@ def our_peak_megabytes(dataset: str) -> float | None:
         return None
     with tempfile.TemporaryDirectory() as folder:
         command = [FEDDEP, "run", "--method", "fedavg", "--dataset", dataset, "--rounds", "1"]
-        peak, _ = peak_bytes([*command, "--workers", "2", "--out", f"{folder}/run"])
-    return peak / 1e6
+        peak = measure_peak([*command, "--workers", "2", "--out", f"{folder}/run"])
+    return round(peak.whole / 1e6)

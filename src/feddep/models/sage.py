@@ -30,7 +30,7 @@ Form = Literal["closed", "separate"]
 
 # Above so many nodes a hidden layer of all of them takes more room than the graph itself.
 _NODES_AT_ONCE = 1 << 15
-_SLICE = 1 << 12
+_SLICE = 1 << 9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class Convolution(nn.Module):
         mean = mean_of_neighbours(x, block, closed=self.own is None)
         out = torch.addmm(self.bias, mean, self.neighbours)
         if self.own is not None:
-            out = torch.addmm(out, x[: block.targets], self.own)
+            out = out.addmm_(x[: block.targets], self.own)
         return fuse(out, embeddings, self.embedding)
 
 
@@ -144,11 +144,12 @@ class FusedSage(nn.Module):
         dropout: np.random.Generator | None,
     ) -> Tensor:
         """What the last convolution takes: the input layer and all convolutions before it."""
-        x = fuse(table.times(nodes, self.features) + self.bias, embeddings, self.embedding)
-        x = drop(torch.relu(x), self.spec.dropout, dropout)
+        # In place where nobody else holds the numbers: half the memory, and some time.
+        x = table.times(nodes, self.features).add_(self.bias)
+        x = drop(fuse(x, embeddings, self.embedding).relu_(), self.spec.dropout, dropout)
         for block, convolution in zip(blocks, list(self.convolutions)[:-1], strict=True):
             fused = None if embeddings is None else embeddings[: block.targets]
-            x = drop(torch.relu(convolution(x, block, fused)), self.spec.dropout, dropout)
+            x = drop(convolution(x, block, fused).relu_(), self.spec.dropout, dropout)
         return x
 
 
@@ -163,10 +164,10 @@ def _row_slices(graph: Graph, layers: int) -> Iterator[EgoGraphs]:
 
 
 def fuse(x: Tensor, embeddings: Tensor | None, weight: Tensor | None) -> Tensor:
-    """Adds the embeddings' part z̄ W_z of a fused convolution; nothing where there is none."""
+    """Adds the embeddings' part z̄ W_z of a fused convolution, in place; nothing without them."""
     if embeddings is None or weight is None:
         return x
-    return torch.addmm(x, embeddings, weight)
+    return x.addmm_(embeddings, weight)
 
 
 def drop(x: Tensor, share: float, rng: np.random.Generator | None) -> Tensor:
