@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feddep.graph.sampling import Block
+from feddep.models import kernels
 from feddep.models.kernels import (
     FeatureTable,
     mean_of_neighbours,
@@ -168,3 +169,22 @@ def test_gradients_agree_with_finite_differences(seed, closed):
         assert (gradient_of(function, x, upstream) * step).sum() == pytest.approx(
             quotient, rel=1e-3, abs=1e-4
         )
+
+
+@given(st.integers(0, 10**6))
+def test_column_by_column_gives_the_same_bits_as_row_by_row(seed):
+    rng = np.random.default_rng(seed)
+    words = sp.random_array((9, 30), density=0.3, rng=rng, dtype=np.float32)
+    nodes = rng.permutation(9)[:6]
+    start = rng.standard_normal((30, 5)).astype(np.float32)
+    upstream = tensor(rng.standard_normal((6, 5)))
+    found = []
+    for cache in (0, 1 << 20):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kernels, "_CACHE", cache)
+            weight = torch.tensor(start, requires_grad=True)
+            product = FeatureTable(sp.csr_array(words), CPU).times(nodes, weight)
+            (gradient,) = torch.autograd.grad(product, weight, upstream)
+            found.append((product.detach().numpy(), gradient.numpy()))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)

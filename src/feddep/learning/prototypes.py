@@ -12,8 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from annotated_types import Ge, Gt
-from sklearn.cluster import KMeans
-from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from feddep.graph.sampling import EgoGraphs
@@ -100,6 +98,10 @@ def find_prototypes(embeddings: Floats, spec: EmbeddingSpec, seed: int) -> Proto
         spec: number and smallest size of the clusters.
         seed: for the starting points of k-means.
     """
+    # Here, because the import takes 60 MB in every worker and most methods need none of it.
+    from sklearn.cluster import KMeans
+    from threadpoolctl import threadpool_limits
+
     count = max(1, min(spec.clusters, len(embeddings) // spec.smallest))
     # One thread: the result must not depend on how many cores there are.
     with threadpool_limits(1):

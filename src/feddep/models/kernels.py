@@ -20,6 +20,8 @@ Floats = npt.NDArray[np.float32]
 Longs = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 
+_CACHE = 1 << 20  # bytes: about a core's second-level cache
+
 
 class FeatureTable:
     """A graph's features on a device, for products with the rows of some nodes.
@@ -97,22 +99,38 @@ def portable_mean_of_neighbours(x: Tensor, block: Block, *, closed: bool) -> Ten
 
 
 class _SparseRowsProduct(torch.autograd.Function):
+    """X[nodes] · W, row by row, or column by column where W is too large for the cache.
+
+    Column by column each row of a large W is read once, and the batch's few hundred rows stay in
+    the cache. The sums are taken in the same order either way: the numbers are the same bits.
+    """
+
     @staticmethod
     def forward(
         ctx: Any, weight: Tensor, nodes: Longs, rows: tuple[Array, Array, Floats]
     ) -> Tensor:
-        ctx.nodes, ctx.rows, ctx.shape = nodes, rows, weight.shape
-        out = np.zeros((len(nodes), weight.shape[1]), np.float32)
         indptr, columns, values = rows
-        _sparse_rows_product(indptr, columns, values, nodes, weight.detach().numpy(), out)
+        ctx.shape, ctx.rows, ctx.nodes, ctx.sorted = weight.shape, rows, nodes, None
+        out = np.zeros((len(nodes), weight.shape[1]), np.float32)
+        matrix = weight.detach().numpy()
+        if ctx.needs_input_grad[0] and weight.nbytes > _CACHE:
+            ctx.sorted = _by_column(indptr, columns, values, nodes, weight.shape[0])
+            starts, positions, entries = ctx.sorted
+            _columns_product(starts, positions, entries, matrix, out)
+        else:
+            _rows_product(indptr, columns, values, nodes, matrix, out)
         return torch.from_numpy(out)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         out = np.zeros(ctx.shape, np.float32)
-        indptr, columns, values = ctx.rows
-        rows = gradient.contiguous().numpy()
-        _sparse_rows_gradient(indptr, columns, values, ctx.nodes, rows, out)
+        upstream = gradient.contiguous().numpy()
+        if ctx.sorted is not None:
+            starts, positions, entries = ctx.sorted
+            _columns_gradient(starts, positions, entries, upstream, out)
+        else:
+            indptr, columns, values = ctx.rows
+            _rows_gradient(indptr, columns, values, ctx.nodes, upstream, out)
         return torch.from_numpy(out), None, None
 
 
@@ -134,7 +152,7 @@ class _MeanOfNeighbours(torch.autograd.Function):
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def _sparse_rows_product(
+def _rows_product(
     indptr: Array, columns: Array, values: Floats, nodes: Longs, weight: Floats, out: Floats
 ) -> None:
     for i in range(len(nodes)):
@@ -147,7 +165,7 @@ def _sparse_rows_product(
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def _sparse_rows_gradient(
+def _rows_gradient(
     indptr: Array, columns: Array, values: Floats, nodes: Longs, gradient: Floats, out: Floats
 ) -> None:
     for i in range(len(nodes)):
@@ -157,6 +175,64 @@ def _sparse_rows_gradient(
             value = values[entry]
             for j in range(len(target)):
                 target[j] += value * source[j]
+
+
+@njit(cache=True, nogil=True, boundscheck=False)
+def _by_column(
+    indptr: Array, columns: Array, values: Floats, nodes: Longs, width: int
+) -> tuple[Longs, npt.NDArray[np.int32], Floats]:
+    """The entries of some rows sorted by column: where each column starts, row, value."""
+    starts = np.zeros(width + 1, np.int64)
+    for i in range(len(nodes)):
+        for entry in range(indptr[nodes[i]], indptr[nodes[i] + 1]):
+            starts[columns[entry] + 1] += 1
+    for column in range(width):
+        starts[column + 1] += starts[column]
+    filled = starts[:-1].copy()
+    positions = np.empty(starts[-1], np.int32)
+    entries = np.empty(starts[-1], np.float32)
+    for i in range(len(nodes)):
+        for entry in range(indptr[nodes[i]], indptr[nodes[i] + 1]):
+            place = filled[columns[entry]]
+            positions[place] = i
+            entries[place] = values[entry]
+            filled[columns[entry]] = place + 1
+    return starts, positions, entries
+
+
+@njit(cache=True, nogil=True, boundscheck=False)
+def _columns_product(
+    starts: Longs, positions: Array, entries: Floats, weight: Floats, out: Floats
+) -> None:
+    for column in range(len(weight)):
+        source = weight[column]
+        for entry in range(starts[column], starts[column + 1]):
+            target = out[positions[entry]]
+            value = entries[entry]
+            for j in range(len(target)):
+                target[j] += value * source[j]
+
+
+@njit(cache=True, nogil=True, boundscheck=False)
+def _columns_gradient(
+    starts: Longs, positions: Array, entries: Floats, gradient: Floats, out: Floats
+) -> None:
+    for column in range(len(out)):
+        target = out[column]
+        for entry in range(starts[column], starts[column + 1]):
+            source = gradient[positions[entry]]
+            value = entries[entry]
+            for j in range(len(target)):
+                target[j] += value * source[j]
+
+
+@njit(cache=True, nogil=True, boundscheck=False)
+def dropout_mask(bits: npt.NDArray[np.uint16], least: int, scale: float) -> Floats:
+    """``scale`` where the random bits are at least ``least``, else 0."""
+    mask = np.empty(len(bits), np.float32)
+    for i in range(len(bits)):
+        mask[i] = scale if bits[i] >= least else 0.0
+    return mask
 
 
 @njit(cache=True, nogil=True, boundscheck=False)

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from feddep.graph.graph import Graph
 from feddep.graph.sampling import Block, EgoGraphs, full_ego_graphs, whole_graph
-from feddep.models.kernels import FeatureTable, mean_of_neighbours
+from feddep.models.kernels import FeatureTable, dropout_mask, mean_of_neighbours
 from feddep.seeding import Seeds
 
 Form = Literal["closed", "separate"]
@@ -176,8 +176,7 @@ def drop(x: Tensor, share: float, rng: np.random.Generator | None) -> Tensor:
         return x
     # 16 random bits for each unit are exact to 1/65536 and four times cheaper than a double.
     bits = np.frombuffer(rng.bytes(2 * x.numel()), np.uint16)
-    mask = (bits >= round(share * 65536)).astype(np.float32)
-    mask *= np.float32(1 / (1 - share))
+    mask = dropout_mask(bits, round(share * 65536), 1 / (1 - share))
     return x * torch.from_numpy(mask).view(x.shape).to(x.device)
 
 

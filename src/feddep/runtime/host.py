@@ -82,11 +82,15 @@ class Host:
 
 
 def warm_up(device: torch.device) -> None:
-    """Compiles the numba loops for the types that training and scoring use, on a toy graph."""
+    """Compiles the numba loops for the types that training and scoring use, on toy graphs.
+
+    One has few feature columns and one many: the first layer's product depends on that.
+    """
     split = [Part.TRAIN, Part.TRAIN, Part.VAL, Part.TEST]
-    features = sp.eye_array(4, format="csr")
-    graph = Graph.from_edges([[0, 1], [1, 2]], features, [0, 1, 0, 1], split=split)
-    silo = Silo(0, graph, Recipe(features=4, classes=2), device)
-    model = silo.classifier()
-    train(model, silo, silo.seeds)
-    score(model, graph, silo.table)
+    for columns in (4, 4096):
+        features = sp.csr_array(sp.eye_array(4, columns))
+        graph = Graph.from_edges([[0, 1], [1, 2]], features, [0, 1, 0, 1], split=split)
+        silo = Silo(0, graph, Recipe(features=columns, classes=2), device)
+        model = silo.classifier()
+        train(model, silo, silo.seeds)
+        score(model, graph, silo.table)
