@@ -33,6 +33,15 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=N
 data_app = typer.Typer(no_args_is_help=True, help="Find and fetch data sets.")
 app.add_typer(data_app, name="data")
 
+_FLAG_KEYS = {
+    "method": "method",
+    "dataset": "dataset",
+    "clients": "partition.clients",
+    "partition": "partition.kind",
+    "split": "split.kind",
+    "rounds": "training.rounds",
+    "seed": "seed",
+}
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 out_console = Console(highlight=False)
@@ -84,15 +93,13 @@ def run(
 
     spec = _spec(
         settings,
-        {
-            "method": method,
-            "dataset": dataset,
-            "partition.clients": clients,
-            "partition.kind": partition,
-            "split.kind": split,
-            "training.rounds": rounds,
-            "seed": seed,
-        },
+        method=method,
+        dataset=dataset,
+        clients=clients,
+        partition=partition,
+        split=split,
+        rounds=rounds,
+        seed=seed,
     )
     record, folder = _carry_out(spec, out, resume=resume, workers=workers, device=device)
     if as_json:
@@ -131,15 +138,13 @@ def compare(
     specs = [
         _spec(
             settings,
-            {
-                "method": name.strip(),
-                "dataset": dataset,
-                "partition.clients": clients,
-                "partition.kind": partition,
-                "split.kind": split,
-                "training.rounds": rounds,
-                "seed": seed,
-            },
+            method=name.strip(),
+            dataset=dataset,
+            clients=clients,
+            partition=partition,
+            split=split,
+            rounds=rounds,
+            seed=seed,
         )
         for name in methods.split(",")
     ]
@@ -215,13 +220,11 @@ def partition(
 
     spec = _spec(
         settings,
-        {
-            "dataset": dataset,
-            "partition.clients": clients,
-            "partition.kind": kind,
-            "split.kind": split,
-            "seed": seed,
-        },
+        dataset=dataset,
+        clients=clients,
+        partition=kind,
+        split=split,
+        seed=seed,
     )
     if out is not None:
         _check_new(out)
@@ -362,14 +365,14 @@ def _check_new(folder: Path) -> None:
         ) from None
 
 
-def _spec(settings: list[str] | None, flags: dict[str, Any]) -> "RunSpec":
+def _spec(settings: list[str] | None, **flags: Any) -> "RunSpec":
     """The spec from flags and --set; a flag wins over a --set of the same key."""
     from feddep.algorithms import find_method
     from feddep.scenario.build import resolve
     from feddep.scenario.spec import RunSpec, parse_settings
 
     given: dict[str, Any] = parse_settings(settings or [])
-    given |= {key: value for key, value in flags.items() if value is not None}
+    given |= {_FLAG_KEYS[name]: value for name, value in flags.items() if value is not None}
     spec = RunSpec().with_settings(given)
     find_method(spec.method)
     return resolve(spec, given)
