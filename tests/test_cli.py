@@ -157,7 +157,7 @@ def test_every_flag_reaches_the_run(feddep: Feddep):
 
 
 def test_the_defaults_are_fedavg_on_synthetic_with_5_clients_50_rounds_seed_0():
-    spec = cli._spec(None, {"method": None, "seed": None})
+    spec = cli._spec(None, method=None, seed=None)
     assert spec == RunSpec()
     assert (spec.method, spec.dataset, spec.seed) == ("fedavg", "synthetic", 0)
     assert (spec.partition.clients, spec.training.rounds) == (5, 50)
