@@ -1,6 +1,7 @@
 """FedAvg over subgraphs as plain loops: what ``feddep run --method fedavg`` does, on one page.
 
-A test holds this script to the package's weights, bit for bit.
+The gradient is torch's, where the package has worked it out by hand; a test holds the two to the
+same weights up to rounding.
 """
 
 import numpy as np
@@ -9,6 +10,7 @@ from torch.nn.functional import cross_entropy
 
 import feddep
 from feddep.graph.sampling import NeighbourSampler
+from feddep.models.dropout import DropoutStream
 from feddep.models.kernels import FeatureTable
 from feddep.models.sage import FusedSage, ModelSpec, initialise
 from feddep.seeding import Seeds
@@ -35,7 +37,8 @@ def fedavg(shards, rounds, seed=0, learning_rate=0.1, batch_size=32, fanout=5):
             sampler = NeighbourSampler(graph, fanout, layers=2)
             optimiser = torch.optim.SGD(model.parameters(), lr=learning_rate)
             mine = seeds.child("client", client, "averaging", number)
-            sampling, dropout = mine.stream("sampling"), mine.stream("dropout")
+            sampling = mine.stream("sampling")
+            dropout = DropoutStream(ModelSpec().dropout, mine.integer("dropout"))
 
             order = sampling.permutation(nodes)
             for start in range(0, len(order), batch_size):

@@ -9,6 +9,7 @@ from scipy.stats import binom
 from feddep.graph.graph import Graph
 from feddep.graph.sampling import Block, NeighbourSampler, whole_graph
 from feddep.models import sage
+from feddep.models.dropout import DropoutStream
 from feddep.models.kernels import FeatureTable
 from feddep.models.sage import Convolution, FusedSage, ModelSpec, drop, initialise
 from feddep.seeding import Seeds
@@ -204,7 +205,7 @@ class TestFusedSage:
         ego, table = whole_graph(graph, 2), table_of(graph)
         plain = found(table, ego)
         assert torch.equal(plain, found(table, ego))
-        dropped = [found(table, ego, dropout=np.random.default_rng(s)) for s in (1, 1, 2)]
+        dropped = [found(table, ego, dropout=DropoutStream(0.5, s)) for s in (1, 1, 2)]
         assert torch.equal(dropped[0], dropped[1])
         assert not torch.equal(dropped[0], dropped[2])
         assert not torch.equal(dropped[0], plain)
@@ -214,28 +215,28 @@ class TestDrop:
     @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
     def test_the_share_dropped_is_the_share_asked_for(self, share):
         n = 200_000
-        x = drop(torch.ones(n // 100, 100), share, np.random.default_rng(0))
+        x = drop(torch.ones(n // 100, 100), DropoutStream(share, 0))
         zeros = int((x == 0).sum())
         low, high = binom.interval(0.9999, n, share)
         assert low <= zeros <= high
 
     def test_what_stays_is_scaled_up(self):
-        x = drop(torch.full((50, 50), 3.0), 0.25, np.random.default_rng(0))
+        x = drop(torch.full((50, 50), 3.0), DropoutStream(0.25, 0))
         assert set(x.unique().tolist()) == {0.0, 4.0}
 
     def test_units_are_dropped_one_by_one(self):
-        x = drop(torch.ones(1000, 50), 0.5, np.random.default_rng(0)).numpy()
+        x = drop(torch.ones(1000, 50), DropoutStream(0.5, 0)).numpy()
         correlation = np.corrcoef(x.T) - np.eye(50)
         assert np.abs(correlation).max() < 5 / np.sqrt(1000)
 
     def test_nothing_is_dropped_without_a_stream_or_a_share(self):
         x = torch.ones(3, 3)
-        assert drop(x, 0.5, None) is x
-        assert drop(x, 0.0, np.random.default_rng(0)) is x
+        assert drop(x, None) is x
+        assert drop(x, DropoutStream(0.0, 0)) is x
 
     def test_the_gradient_passes_where_the_unit_stayed(self):
         x = torch.ones(10, 10, requires_grad=True)
-        out = drop(x, 0.5, np.random.default_rng(0))
+        out = drop(x, DropoutStream(0.5, 0))
         out.sum().backward()
         assert torch.equal(x.grad, out.detach())
 

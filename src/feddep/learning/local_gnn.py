@@ -13,8 +13,10 @@ from feddep.graph.graph import Part
 from feddep.graph.sampling import NeighbourSampler
 from feddep.learning.prototypes import LocalGnn
 from feddep.learning.recipe import Silo
-from feddep.learning.trainer import fit
+from feddep.learning.trainer import fit, mean_loss
+from feddep.models.dropout import DropoutStream
 from feddep.models.sage import initialise
+from feddep.models.sgd import Head, SageSgd
 from feddep.seeding import Seeds
 
 _NODES_AT_ONCE = 1024
@@ -35,15 +37,28 @@ def train_local_gnn(silo: Silo) -> LocalGnn:
     start = Seeds(recipe.seed) if spec.shared_start else silo.seeds
     initialise(model, start.child("local_gnn"))
     seeds = silo.seeds.child("local_gnn")
-    sampling, dropout = seeds.stream("sampling"), seeds.stream("dropout")
     sampler = NeighbourSampler(silo.graph, recipe.training.fanout, spec.depth)
     nodes, size = silo.graph.members(Part.TRAIN), recipe.training.batch_size
-    fit(
-        model,
-        sampler.batches(nodes, size, sampling, spec.epochs),
-        lambda ego: cross_entropy(model(silo.table, ego, dropout), silo.labels[ego.targets]),
-        spec.learning_rate,
-    )
+    batches = sampler.batches(nodes, size, seeds.stream("sampling"), spec.epochs)
+    dropout = DropoutStream(recipe.model.dropout, seeds.integer("dropout"))
+    if silo.device.type == "cpu":
+        sgd = SageSgd(
+            model.trunk,
+            silo.graph.features,
+            silo.graph.labels,
+            rate=spec.learning_rate,
+            decay=0.0,
+            dropout=dropout,
+            head=Head(model.head, model.head_bias),
+        )
+        mean_loss(batches, sgd.step)
+    else:
+        fit(
+            model,
+            batches,
+            lambda ego: cross_entropy(model(silo.table, ego, dropout), silo.labels[ego.targets]),
+            spec.learning_rate,
+        )
     return model
 
 

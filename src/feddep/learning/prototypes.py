@@ -15,6 +15,7 @@ from annotated_types import Ge, Gt
 from torch import Tensor, nn
 
 from feddep.graph.sampling import EgoGraphs
+from feddep.models.dropout import DropoutStream
 from feddep.models.kernels import FeatureTable
 from feddep.models.sage import FusedSage, ModelSpec
 
@@ -67,12 +68,12 @@ class LocalGnn(nn.Module):
         self.head_bias = nn.Parameter(torch.empty(classes))
 
     def embed(
-        self, table: FeatureTable, ego: EgoGraphs, dropout: np.random.Generator | None = None
+        self, table: FeatureTable, ego: EgoGraphs, dropout: DropoutStream | None = None
     ) -> Tensor:
         """z of the targets, ``(t, d_z)`` in (-1, 1)."""
         return torch.tanh(self.trunk(table, ego, dropout=dropout))
 
-    def forward(self, table: FeatureTable, ego: EgoGraphs, dropout: np.random.Generator) -> Tensor:
+    def forward(self, table: FeatureTable, ego: EgoGraphs, dropout: DropoutStream) -> Tensor:
         """Class scores of the targets."""
         return torch.addmm(self.head_bias, self.embed(table, ego, dropout), self.head)
 

@@ -11,7 +11,9 @@ from feddep.errors import InputError
 from feddep.graph.graph import Part
 from feddep.graph.sampling import EgoGraphs, NeighbourSampler
 from feddep.learning.recipe import Silo
+from feddep.models.dropout import DropoutStream
 from feddep.models.sage import FusedSage
+from feddep.models.sgd import SageSgd
 from feddep.seeding import Seeds
 
 
@@ -29,18 +31,30 @@ def train(model: FusedSage, silo: Silo, seeds: Seeds, embeddings: Tensor | None 
     Returns:
         The mean loss over nodes and epochs; 0 if the silo has no training node.
     """
-    spec = silo.recipe.training
-    sampling, dropout = seeds.stream("sampling"), seeds.stream("dropout")
+    spec, graph = silo.recipe.training, silo.graph
+    sampler = NeighbourSampler(graph, spec.fanout, silo.recipe.model.layers)
+    nodes = graph.members(Part.TRAIN)
+    batches = sampler.batches(nodes, spec.batch_size, seeds.stream("sampling"), spec.local_epochs)
+    dropout = DropoutStream(silo.recipe.model.dropout, seeds.integer("dropout"))
 
     def loss(ego: EgoGraphs) -> Tensor:
         fused = None if embeddings is None else embeddings[torch.from_numpy(ego.nodes)]
         scores = model(silo.table, ego, fused, dropout)
         return cross_entropy(scores, silo.labels[ego.targets])
 
-    sampler = NeighbourSampler(silo.graph, spec.fanout, silo.recipe.model.layers)
-    nodes = silo.graph.members(Part.TRAIN)
-    batches = sampler.batches(nodes, spec.batch_size, sampling, spec.local_epochs)
-    mean = fit(model, batches, loss, spec.learning_rate, spec.weight_decay)
+    if silo.device.type == "cpu":
+        sgd = SageSgd(
+            model,
+            graph.features,
+            graph.labels,
+            rate=spec.learning_rate,
+            decay=spec.weight_decay,
+            dropout=dropout,
+            embeddings=None if embeddings is None else embeddings.numpy(),
+        )
+        mean = mean_loss(batches, sgd.step)
+    else:
+        mean = fit(model, batches, loss, spec.learning_rate, spec.weight_decay)
     if not math.isfinite(mean):
         raise InputError(
             f"training diverged at client {silo.client}: its loss is no longer a number; "
@@ -58,11 +72,20 @@ def fit(
 ) -> float:
     """Takes a step of SGD on every batch and returns the mean loss over the batches' nodes."""
     parameters = list(model.parameters())
-    total, count = 0.0, 0
-    for ego in batches:
+
+    def step(ego: EgoGraphs) -> float:
         value = loss(ego)
         descend(parameters, torch.autograd.grad(value, parameters), rate, decay)
-        total += value.item() * len(ego.targets)
+        return value.item()
+
+    return mean_loss(batches, step)
+
+
+def mean_loss(batches: Iterable[EgoGraphs], step: Callable[[EgoGraphs], float]) -> float:
+    """Takes a step on every batch; the mean of the losses over all nodes, 0 without any."""
+    total, count = 0.0, 0
+    for ego in batches:
+        total += step(ego) * len(ego.targets)
         count += len(ego.targets)
     return total / max(1, count)
 

@@ -114,9 +114,9 @@ class _SparseRowsProduct(torch.autograd.Function):
         out = np.zeros((len(nodes), weight.shape[1]), np.float32)
         matrix = weight.detach().numpy()
         if ctx.needs_input_grad[0] and weight.nbytes > _CACHE:
-            ctx.sorted = _by_column(indptr, columns, values, nodes, weight.shape[0])
+            ctx.sorted = sort_by_column(indptr, columns, values, nodes, weight.shape[0])
             starts, positions, entries = ctx.sorted
-            _columns_product(starts, positions, entries, matrix, out)
+            columns_product(starts, positions, entries, matrix, out)
         else:
             _rows_product(indptr, columns, values, nodes, matrix, out)
         return torch.from_numpy(out)
@@ -140,14 +140,14 @@ class _MeanOfNeighbours(torch.autograd.Function):
         ctx.block, ctx.closed, ctx.shape = block, closed, x.shape
         out = np.zeros((block.targets, x.shape[1]), np.float32)
         rows = x.detach().contiguous().numpy()
-        _mean_of_neighbours(block.indptr, block.indices, closed, rows, out)
+        mean_into(block.indptr, block.indices, closed, rows, out)
         return torch.from_numpy(out)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         out = np.zeros(ctx.shape, np.float32)
         rows = gradient.contiguous().numpy()
-        _mean_gradient(ctx.block.indptr, ctx.block.indices, ctx.closed, rows, out)
+        mean_gradient(ctx.block.indptr, ctx.block.indices, ctx.closed, rows, out)
         return torch.from_numpy(out), None, None
 
 
@@ -178,7 +178,7 @@ def _rows_gradient(
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def _by_column(
+def sort_by_column(
     indptr: Array, columns: Array, values: Floats, nodes: Longs, width: int
 ) -> tuple[Longs, npt.NDArray[np.int32], Floats]:
     """The entries of some rows sorted by column: where each column starts, row, value."""
@@ -201,9 +201,10 @@ def _by_column(
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def _columns_product(
+def columns_product(
     starts: Longs, positions: Array, entries: Floats, weight: Floats, out: Floats
 ) -> None:
+    """Adds X · W to ``out``, the entries of X sorted by column."""
     for column in range(len(weight)):
         source = weight[column]
         for entry in range(starts[column], starts[column + 1]):
@@ -227,18 +228,8 @@ def _columns_gradient(
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def dropout_mask(bits: npt.NDArray[np.uint16], least: int, scale: float) -> Floats:
-    """``scale`` where the random bits are at least ``least``, else 0."""
-    mask = np.empty(len(bits), np.float32)
-    for i in range(len(bits)):
-        mask[i] = scale if bits[i] >= least else 0.0
-    return mask
-
-
-@njit(cache=True, nogil=True, boundscheck=False)
-def _mean_of_neighbours(
-    indptr: Longs, indices: Array, closed: bool, x: Floats, out: Floats
-) -> None:
+def mean_into(indptr: Longs, indices: Array, closed: bool, x: Floats, out: Floats) -> None:
+    """:func:`mean_of_neighbours` of arrays; ``out`` holds zeros at first."""
     own = 1 if closed else 0
     for i in range(len(out)):
         count = indptr[i + 1] - indptr[i] + own
@@ -257,9 +248,10 @@ def _mean_of_neighbours(
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def _mean_gradient(
+def mean_gradient(
     indptr: Longs, indices: Array, closed: bool, gradient: Floats, out: Floats
 ) -> None:
+    """Adds the gradient of the sources' rows to ``out``, from the one of the means."""
     own = 1 if closed else 0
     for i in range(len(gradient)):
         count = indptr[i + 1] - indptr[i] + own

@@ -23,7 +23,8 @@ from torch import Tensor, nn
 
 from feddep.graph.graph import Graph
 from feddep.graph.sampling import Block, EgoGraphs, full_ego_graphs, whole_graph
-from feddep.models.kernels import FeatureTable, dropout_mask, mean_of_neighbours
+from feddep.models.dropout import DropoutStream
+from feddep.models.kernels import FeatureTable, mean_of_neighbours
 from feddep.seeding import Seeds
 
 Form = Literal["closed", "separate"]
@@ -97,7 +98,7 @@ class FusedSage(nn.Module):
         table: FeatureTable,
         ego: EgoGraphs,
         embeddings: Tensor | None = None,
-        dropout: np.random.Generator | None = None,
+        dropout: DropoutStream | None = None,
     ) -> Tensor:
         """Class scores before softmax, ``(targets of the last block, classes)``.
 
@@ -141,15 +142,15 @@ class FusedSage(nn.Module):
         nodes: npt.NDArray[np.int64],
         blocks: Sequence[Block],
         embeddings: Tensor | None,
-        dropout: np.random.Generator | None,
+        dropout: DropoutStream | None,
     ) -> Tensor:
         """What the last convolution takes: the input layer and all convolutions before it."""
         # In place where nobody else holds the numbers: half the memory, and some time.
         x = table.times(nodes, self.features).add_(self.bias)
-        x = drop(fuse(x, embeddings, self.embedding).relu_(), self.spec.dropout, dropout)
+        x = drop(fuse(x, embeddings, self.embedding).relu_(), dropout)
         for block, convolution in zip(blocks, list(self.convolutions)[:-1], strict=True):
             fused = None if embeddings is None else embeddings[: block.targets]
-            x = drop(convolution(x, block, fused).relu_(), self.spec.dropout, dropout)
+            x = drop(convolution(x, block, fused).relu_(), dropout)
         return x
 
 
@@ -170,14 +171,11 @@ def fuse(x: Tensor, embeddings: Tensor | None, weight: Tensor | None) -> Tensor:
     return x.addmm_(embeddings, weight)
 
 
-def drop(x: Tensor, share: float, rng: np.random.Generator | None) -> Tensor:
-    """Dropout with a stream of its own, so that a result does not depend on what else ran."""
-    if rng is None or share == 0:
+def drop(x: Tensor, stream: DropoutStream | None) -> Tensor:
+    """Dropout in training; without a stream or a share to drop, x itself."""
+    if stream is None or stream.share == 0:
         return x
-    # 16 random bits for each unit are exact to 1/65536 and four times cheaper than a double.
-    bits = np.frombuffer(rng.bytes(2 * x.numel()), np.uint16)
-    mask = dropout_mask(bits, round(share * 65536), 1 / (1 - share))
-    return x * torch.from_numpy(mask).view(x.shape).to(x.device)
+    return x * torch.from_numpy(stream.mask(*x.shape)).to(x.device)
 
 
 def initialise(model: nn.Module, seeds: Seeds) -> None:

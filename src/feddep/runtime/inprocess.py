@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from feddep.algorithms.method import Method
 from feddep.errors import RuntimeFailureError
@@ -78,6 +79,8 @@ class InProcess:
                 self._method, self._recipe, self._device, graphs, lambda: self._shards.graph
             )
             warm_up(self._device)
+            # After the first use, or the linear algebra behind numba is not there to be limited.
+            self._cleanup.enter_context(threadpool_limits(1))
             for worker in self._workers:
                 unpack_answer(worker.receive())  # it says when it is ready
             undo.pop_all()

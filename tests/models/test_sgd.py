@@ -1,0 +1,146 @@
+"""The gradient worked out by hand against torch's."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from feddep.graph.graph import Graph
+from feddep.graph.sampling import NeighbourSampler
+from feddep.models.dropout import DropoutStream
+from feddep.models.kernels import FeatureTable
+from feddep.models.sage import FusedSage, ModelSpec, initialise
+from feddep.models.sgd import Head, SageSgd
+from feddep.models.weights import to_arrays
+from feddep.seeding import Seeds
+
+NODES, COLUMNS, CLASSES, WIDTH = 40, 30, 3, 6
+
+
+def toy_graph(sparse=True):
+    rng = np.random.default_rng(0)
+    features = rng.integers(0, 3, (NODES, COLUMNS)).astype(np.float32)
+    features[:, 7] = 0  # a column that no batch touches
+    edges = rng.integers(0, NODES - 2, (90, 2))  # the last two nodes are isolated
+    edges = edges[edges[:, 0] != edges[:, 1]]
+    labels = rng.integers(0, CLASSES, NODES)
+    return Graph.from_edges(edges, sp.csr_array(features) if sparse else features, labels)
+
+
+def batches(graph, layers):
+    sampler = NeighbourSampler(graph, 3, layers)
+    nodes = np.arange(NODES)
+    return list(sampler.batches(nodes, 16, np.random.default_rng(1)))
+
+
+def by_torch(model, graph, egos, stream, rate, decay, embeddings=None, head=None):
+    """Steps of torch.optim.SGD; changes the model and returns the losses."""
+    table = FeatureTable(graph.features, torch.device("cpu"))
+    optimiser = torch.optim.SGD([*model.parameters(), *(head or ())], lr=rate, weight_decay=decay)
+    losses = []
+    for ego in egos:
+        fused = None if embeddings is None else torch.from_numpy(embeddings[ego.nodes])
+        scores = model(table, ego, fused, stream)
+        if head is not None:
+            scores = torch.tanh(scores) @ head.weight + head.bias
+        loss = cross_entropy(scores, torch.from_numpy(graph.labels[ego.targets]))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    return losses
+
+
+def compare(spec, graph, *, rate=0.1, decay=0.0, embeddings=None, width=0, with_head=False):
+    models = [FusedSage(spec, COLUMNS, WIDTH if with_head else CLASSES, width) for _ in range(2)]
+    heads = [None, None]
+    for model in models:
+        initialise(model, Seeds(0))
+    if with_head:
+        drawn = torch.tensor(np.random.default_rng(2).standard_normal((WIDTH, CLASSES)))
+        heads = [
+            Head(nn.Parameter(drawn.float()), nn.Parameter(torch.zeros(CLASSES))) for _ in (0, 1)
+        ]
+    egos = batches(graph, spec.layers)
+    streams = [DropoutStream(spec.dropout, 5) for _ in range(2)]
+    expected = by_torch(models[0], graph, egos, streams[0], rate, decay, embeddings, heads[0])
+    sgd = SageSgd(
+        models[1],
+        graph.features,
+        graph.labels,
+        rate=rate,
+        decay=decay,
+        dropout=streams[1],
+        embeddings=embeddings,
+        head=heads[1],
+    )
+    losses = [sgd.step(ego) for ego in egos]
+    assert losses == pytest.approx(expected, rel=1e-5)
+    arrays = [to_arrays(model) for model in models]
+    for name, array in arrays[0].items():
+        np.testing.assert_allclose(arrays[1][name], array, atol=2e-6, err_msg=name)
+    if with_head:
+        for ours, theirs in zip(heads[1], heads[0], strict=True):
+            torch.testing.assert_close(ours, theirs, atol=2e-6, rtol=1e-5)
+    return arrays
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("form", ["separate", "closed"])
+@pytest.mark.parametrize("sparse", [True, False])
+def test_steps_are_those_of_torch(form, layers, sparse):
+    compare(ModelSpec(form=form, layers=layers, hidden=8), toy_graph(sparse))
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.05])
+@pytest.mark.parametrize("sparse", [True, False])
+def test_weight_decay_reaches_columns_that_no_node_has(decay, sparse):
+    spec = ModelSpec(hidden=8)
+    arrays = compare(spec, toy_graph(sparse), decay=decay)
+    fresh = FusedSage(spec, COLUMNS, CLASSES)
+    initialise(fresh, Seeds(0))
+    start = to_arrays(fresh)["features"][7]
+    factor = (1 - 0.1 * decay) ** 3
+    np.testing.assert_allclose(arrays[1]["features"][7], factor * start, rtol=1e-5)
+
+
+@pytest.mark.parametrize("form", ["separate", "closed"])
+def test_embeddings_are_fused_at_every_layer(form):
+    embeddings = np.random.default_rng(3).standard_normal((NODES, 5)).astype(np.float32)
+    spec = ModelSpec(form=form, hidden=8)
+    compare(spec, toy_graph(), embeddings=embeddings, width=5)
+
+
+def test_without_embeddings_their_weights_stay_as_they_are():
+    spec, graph = ModelSpec(hidden=8, dropout=0), toy_graph()
+    model = FusedSage(spec, COLUMNS, CLASSES, 5)
+    initialise(model, Seeds(0))
+    before = to_arrays(model)
+    stream = DropoutStream(0, 0)
+    sgd = SageSgd(model, graph.features, graph.labels, rate=0.1, decay=0, dropout=stream)
+    sgd.step(batches(graph, 2)[0])
+    after = to_arrays(model)
+    changed = {name for name in before if not np.array_equal(before[name], after[name])}
+    assert changed == {name for name in before if "embedding" not in name}
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_head_on_tanh_is_trained_too(layers):
+    compare(ModelSpec(layers=layers, hidden=8), toy_graph(), with_head=True)
+
+
+def test_an_odd_width_draws_the_same_bits():
+    compare(ModelSpec(hidden=7, dropout=0.3), toy_graph())
+
+
+def test_large_scores_neither_overflow_nor_lose_the_loss():
+    graph = toy_graph()
+    model = FusedSage(ModelSpec(hidden=8, dropout=0), COLUMNS, CLASSES)
+    initialise(model, Seeds(0))
+    with torch.no_grad():
+        model.features *= 1e4
+    stream = DropoutStream(0, 0)
+    sgd = SageSgd(model, graph.features, graph.labels, rate=1e-9, decay=0, dropout=stream)
+    assert 0 < sgd.step(batches(graph, 2)[0]) < 1e7
