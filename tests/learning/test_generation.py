@@ -101,7 +101,7 @@ def training():
         features=12,
         classes=2,
         fused=True,
-        model=ModelSpec(hidden=8),
+        model=ModelSpec(hidden=8, embedding_start="glorot"),
         training=TrainingSpec(batch_size=8),
         generator=GeneratorSpec(epochs=30, slots=3, learning_rate=0.02),
     )
@@ -136,7 +136,7 @@ def test_training_lowers_the_loss_that_is_left(training):
 
     generator = training.generator()
     before = loss(generator)
-    training.pretrain(generator)
+    training.pretrain(generator, Seeds(3), 20)
     assert loss(generator) < before
 
 
@@ -167,7 +167,7 @@ def test_a_joint_step_changes_the_generator_and_not_the_classifier(training):
 
 def test_mended_embeddings_are_finite_and_the_same_again(training):
     generator = training.generator()
-    training.pretrain(generator)
+    training.pretrain(generator, Seeds(3), 20)
     one, two = (training.mend(generator, Seeds(4)) for _ in range(2))
     assert one.shape == (40, training.silo.recipe.embedding_width)
     assert np.isfinite(one).all()

@@ -106,11 +106,15 @@ def test_weight_decay_reaches_columns_that_no_node_has(decay, sparse):
     np.testing.assert_allclose(arrays[1]["features"][7], factor * start, rtol=1e-5)
 
 
+@pytest.mark.parametrize("decay", [0.0, 0.05])
+@pytest.mark.parametrize("generated", [0, 0.5, 1])
 @pytest.mark.parametrize("form", ["separate", "closed"])
-def test_embeddings_are_fused_at_every_layer(form):
-    embeddings = np.random.default_rng(3).standard_normal((NODES, 5)).astype(np.float32)
+def test_embeddings_are_fused_at_every_layer(form, generated, decay):
+    rng = np.random.default_rng(3)
+    embeddings = rng.standard_normal((NODES, 5)).astype(np.float32)
+    embeddings[rng.random(NODES) >= generated] = 0
     spec = ModelSpec(form=form, hidden=8)
-    compare(spec, toy_graph(), embeddings=embeddings, width=5)
+    compare(spec, toy_graph(), decay=decay, embeddings=embeddings, width=5)
 
 
 def test_without_embeddings_their_weights_stay_as_they_are():

@@ -3,13 +3,29 @@
 The package is not called ``methods`` because that is the public function ``feddep.methods()``.
 """
 
-from feddep.algorithms import centralised, fedavg, feddep, feddep_wo_dgen, local
+from feddep.algorithms import (
+    centralised,
+    fedavg,
+    feddep,
+    feddep_wo_dgen,
+    feddep_wo_nfdp,
+    feddep_wo_proto,
+    local,
+)
 from feddep.algorithms.method import Method
 from feddep.errors import unknown
 
 METHODS: dict[str, Method] = {
     module.METHOD.name: module.METHOD
-    for module in (centralised, local, fedavg, feddep_wo_dgen, feddep)
+    for module in (
+        centralised,
+        local,
+        fedavg,
+        feddep_wo_dgen,
+        feddep_wo_proto,
+        feddep_wo_nfdp,
+        feddep,
+    )
 }
 
 

@@ -9,8 +9,8 @@ Source: the paper's section 3.2. For silo i, over the nodes v that remain after 
 p over the kept rows. A node without hidden neighbours adds nothing to the second term.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -43,16 +43,26 @@ class Targets:
         has_hidden: ``(m, C)`` True where a hidden neighbour of the node is in the cluster.
         own: ``(C, d_z)`` the silo's own prototypes.
         foreign: the other silos' prototypes, ``(C_j, d_z)`` each.
+        pulled: ``(m, P, d_z)`` where the other silos pull each generated row, in the mean over
+            ``pulls`` of them; it takes the place of ``foreign`` where there are no prototypes.
+        pulls: how many silos pull.
     """
 
     missing_degree: Tensor
     has_hidden: Tensor
     own: Tensor
-    foreign: Sequence[Tensor]
+    foreign: Sequence[Tensor] = ()
+    pulled: Tensor | None = None
+    pulls: int = 0
 
     def of(self, nodes: Tensor) -> "Targets":
         """The targets of some of the remaining nodes."""
-        return Targets(self.missing_degree[nodes], self.has_hidden[nodes], self.own, self.foreign)
+        return replace(
+            self,
+            missing_degree=self.missing_degree[nodes],
+            has_hidden=self.has_hidden[nodes],
+            pulled=None if self.pulled is None else self.pulled[nodes],
+        )
 
 
 def reconstruction_loss(generated: Generated, targets: Targets, spec: GeneratorSpec) -> Tensor:
@@ -72,6 +82,8 @@ def reconstruction_loss(generated: Generated, targets: Targets, spec: GeneratorS
         sizes = [len(centres) for centres in targets.foreign]
         for to_silo in torch.split(distances, sizes, dim=1):
             foreign = foreign + to_silo.amin(dim=1).view(nodes, slots)
+    if targets.pulled is not None:
+        foreign = targets.pulls * (generated.rows - targets.pulled).square().sum(dim=2)
 
     kept = generated.kept
     total = (
@@ -100,7 +112,7 @@ class GeneratorTraining:
 
     silo: Silo
     prototypes: Prototypes
-    foreign: Sequence[npt.NDArray[np.float32]]
+    foreign: Sequence[npt.NDArray[np.float32]] = ()
 
     @cached_property
     def impaired(self) -> Impaired:
@@ -144,19 +156,35 @@ class GeneratorTraining:
             from_arrays(model, weights)
         return model.to(self.silo.device)
 
-    def pretrain(self, generator: DeepGenerator) -> float:
+    def pretrain(
+        self, generator: DeepGenerator, seeds: Seeds, epochs: int, targets: Targets | None = None
+    ) -> float:
         """Minimises Lⁿ over the impaired graph; returns the mean loss."""
-        spec, training = self.silo.recipe.generator, self.silo.recipe.training
-        seeds = self.silo.seeds.child("generator")
+        spec = self.silo.recipe.generator
         noise = seeds.stream("noise")
         nodes = np.arange(self.impaired.graph.nodes)
         sampler = self._sampler(self.impaired.graph)
-        batches = sampler.batches(nodes, training.batch_size, seeds.stream("sampling"), spec.epochs)
+        batches = sampler.batches(nodes, spec.batch_size, seeds.stream("sampling"), epochs)
         return fit(
-            generator, batches, lambda ego: self._loss(generator, ego, noise), spec.learning_rate
+            generator,
+            batches,
+            lambda ego: self._loss(generator, ego, noise, targets),
+            spec.learning_rate,
         )
 
-    def joint_step(self, generator: DeepGenerator, classifier: FusedSage, seeds: Seeds) -> None:
+    def generate(self, generator: DeepGenerator, seeds: Seeds) -> npt.NDArray[np.float32]:
+        """z̃ of every remaining node of the impaired graph, ``(m, P, d_z)``."""
+        return self._everywhere(
+            generator, self.impaired.graph, self._table, seeds, lambda g: g.rows
+        )
+
+    def joint_step(
+        self,
+        generator: DeepGenerator,
+        classifier: FusedSage,
+        seeds: Seeds,
+        targets: Targets | None = None,
+    ) -> None:
         """One step of DGen on Lⁿ + Lᶜ: F's gradient reaches DGen through z̄.
 
         F itself is not changed here. It minimises Lᶜ in its own epoch, so all methods take the
@@ -169,7 +197,7 @@ class GeneratorTraining:
         nodes = silo.graph.members(Part.TRAIN)
         for _ in range(silo.recipe.generator.joint_batches):
             remaining = sampling.permutation(self.impaired.graph.nodes)[: training.batch_size]
-            loss = self._loss(generator, impaired.sample(remaining, sampling), noise)
+            loss = self._loss(generator, impaired.sample(remaining, sampling), noise, targets)
             if len(nodes):
                 chosen = sampling.permutation(nodes)[: training.batch_size]
                 batch = everywhere.sample(chosen, sampling)
@@ -182,21 +210,39 @@ class GeneratorTraining:
 
     def mend(self, generator: DeepGenerator, seeds: Seeds) -> npt.NDArray[np.float32]:
         """z̄ of every node of the silo, ``(n, d_z)``, from sampled neighbours."""
-        graph, sampler = self.silo.graph, self._sampler(self.silo.graph)
+        graph, table = self.silo.graph, self.silo.table
+        return self._everywhere(generator, graph, table, seeds, Generated.mean)
+
+    def _everywhere(
+        self,
+        generator: DeepGenerator,
+        graph: Graph,
+        table: FeatureTable,
+        seeds: Seeds,
+        wanted: Callable[[Generated], Tensor],
+    ) -> npt.NDArray[np.float32]:
+        """What is wanted of the neighbours generated for every node of a graph."""
+        sampler = self._sampler(graph)
         noise, sampling = seeds.stream("noise"), seeds.stream("sampling")
         slices = np.array_split(np.arange(graph.nodes), -(-graph.nodes // _NODES_AT_ONCE))
         with torch.no_grad():
             rows = [
-                generator(self.silo.table, sampler.sample(nodes, sampling), noise).mean()
-                for nodes in slices
+                wanted(generator(table, sampler.sample(nodes, sampling), noise)) for nodes in slices
             ]
         found: npt.NDArray[np.float32] = torch.cat(rows).cpu().numpy()
         return found
 
-    def _loss(self, generator: DeepGenerator, ego: EgoGraphs, rng: np.random.Generator) -> Tensor:
-        targets = self.targets.of(torch.from_numpy(ego.targets).to(self.silo.device))
+    def _loss(
+        self,
+        generator: DeepGenerator,
+        ego: EgoGraphs,
+        rng: np.random.Generator,
+        targets: Targets | None = None,
+    ) -> Tensor:
+        chosen = torch.from_numpy(ego.targets).to(self.silo.device)
         generated = generator(self._table, ego, rng)
-        return reconstruction_loss(generated, targets, self.silo.recipe.generator)
+        wanted = (targets or self.targets).of(chosen)
+        return reconstruction_loss(generated, wanted, self.silo.recipe.generator)
 
     def _sampler(self, graph: Graph) -> NeighbourSampler:
         recipe = self.silo.recipe

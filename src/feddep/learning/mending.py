@@ -1,7 +1,7 @@
 """Mending a silo's subgraph: embeddings of the neighbours that its nodes miss."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from feddep.learning.generation import GeneratorTraining
+from feddep.learning.generation import GeneratorTraining, Targets
 from feddep.learning.prototypes import Prototypes
 from feddep.learning.recipe import Silo
 from feddep.models.sage import FusedSage
@@ -47,7 +47,8 @@ class GeneratedNeighbours:
             seeds = silo.seeds.child("mending", round)
             training = generator_training(silo, memory)
             generator = training.generator(_parts(memory, "generator"))
-            training.joint_step(generator, classifier, seeds.child("joint"))
+            targets = targets_of(training, memory)
+            training.joint_step(generator, classifier, seeds.child("joint"), targets)
             mended = training.mend(generator, seeds)
             weights = {f"generator/{name}": a for name, a in to_arrays(generator).items()}
             memory = {**memory, **weights, "mended": mended}
@@ -66,6 +67,14 @@ def generator_training(silo: Silo, memory: Memory) -> GeneratorTraining:
         known = GeneratorTraining(silo, prototypes, list(_parts(memory, "foreign").values()))
         _PREPARED[silo] = known
     return known
+
+
+def targets_of(training: GeneratorTraining, memory: Memory) -> Targets:
+    """What DGen is to generate, with where the other silos pull, if they were asked."""
+    if "pulled" not in memory:
+        return training.targets
+    pulled = torch.tensor(memory["pulled"], device=training.silo.device)
+    return replace(training.targets, pulled=pulled, pulls=int(memory["pulls"]))
 
 
 def _parts(memory: Memory, group: str) -> dict[str, npt.NDArray[np.float32]]:

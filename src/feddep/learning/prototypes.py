@@ -5,13 +5,15 @@ subgraph, takes the node embeddings z_v, and groups them into C clusters; a prot
 cluster's mean.
 """
 
+import warnings
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from annotated_types import Ge, Gt
+from scipy.cluster.vq import kmeans2
 from torch import Tensor, nn
 
 from feddep.graph.sampling import EgoGraphs
@@ -21,6 +23,9 @@ from feddep.models.sage import FusedSage, ModelSpec
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
+
+_STARTS = 4
+_ITERATIONS = 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +39,13 @@ class EmbeddingSpec:
         learning_rate: of SGD on the local GNN.
         shared_start: every silo starts from the same weights; else each from its own, and the
             silos' embeddings live in different spaces.
+        warm_start: F starts from the average of the local GNNs, as far as the shapes agree (all
+            but the last convolution if L = K). One message up more; not in the paper.
+        protection: what stands between the silo's edges and its embeddings: ``sampling`` of
+            neighbour lists in training and embedding (the paper's NFDP), or ``dp-sgd`` on full
+            neighbour lists, each example's gradient clipped and noised.
+        noise: noise multiplier σ of DP-SGD (paper: 2).
+        clip: largest norm of an example's gradient in DP-SGD (the paper does not say).
         clusters: C, most prototypes a silo releases.
         smallest: a cluster of fewer nodes is merged into the nearest other; a cluster of one
             would be a node's embedding.
@@ -44,12 +56,16 @@ class EmbeddingSpec:
     epochs: Annotated[int, Ge(1)] = 50
     learning_rate: Annotated[float, Gt(0)] = 0.1
     shared_start: bool = True
+    warm_start: bool = False
+    protection: Literal["sampling", "dp-sgd"] = "sampling"
+    noise: Annotated[float, Ge(0)] = 2.0
+    clip: Annotated[float, Gt(0)] = 1.0
     clusters: Annotated[int, Ge(1)] = 10
     smallest: Annotated[int, Ge(1)] = 5
 
 
 class LocalGnn(nn.Module):
-    """L convolutions of width d_z, tanh after the last, and a linear head for training.
+    """L convolutions, the last d_z wide, tanh after it, and a linear head for training.
 
     Args:
         model: the convolutions' form, as F's.
@@ -61,7 +77,7 @@ class LocalGnn(nn.Module):
     def __init__(self, model: ModelSpec, spec: EmbeddingSpec, features: int, classes: int) -> None:
         super().__init__()
         shape = ModelSpec(
-            form=model.form, layers=spec.depth, hidden=spec.width, dropout=model.dropout
+            form=model.form, layers=spec.depth, hidden=model.hidden, dropout=model.dropout
         )
         self.trunk = FusedSage(shape, features, spec.width)
         self.head = nn.Parameter(torch.empty(spec.width, classes))
@@ -99,15 +115,19 @@ def find_prototypes(embeddings: Floats, spec: EmbeddingSpec, seed: int) -> Proto
         spec: number and smallest size of the clusters.
         seed: for the starting points of k-means.
     """
-    # Here, because the import takes 60 MB in every worker and most methods need none of it.
-    from sklearn.cluster import KMeans
-    from threadpoolctl import threadpool_limits
-
     count = max(1, min(spec.clusters, len(embeddings) // spec.smallest))
-    # One thread: the result must not depend on how many cores there are.
-    with threadpool_limits(1):
-        found = KMeans(count, n_init=4, random_state=seed % 2**32).fit(embeddings)
-    return merge_small(embeddings, found.labels_.astype(np.int64), spec.smallest)
+    starts = np.random.default_rng(seed)
+    found = [_k_means(embeddings, count, starts) for _ in range(_STARTS)]
+    _, cluster = min(found, key=lambda pair: pair[0])
+    return merge_small(embeddings, cluster, spec.smallest)
+
+
+def _k_means(embeddings: Floats, count: int, rng: np.random.Generator) -> tuple[float, Ints]:
+    """Squared distances to the nearest centres, in all, and each node's cluster."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an empty cluster is simply not there
+        centres, cluster = kmeans2(embeddings, count, iter=_ITERATIONS, minit="++", rng=rng)
+    return float(((embeddings - centres[cluster]) ** 2).sum()), cluster.astype(np.int64)
 
 
 def merge_small(embeddings: Floats, cluster: Ints, smallest: int) -> Prototypes:

@@ -73,6 +73,8 @@ class Recipe:
         model = FusedSage(self.model, self.features, self.classes, width)
         if weights is None:
             initialise(model, Seeds(self.seed).child("classifier"))
+            if self.model.embedding_start == "zero":
+                model.forget_embeddings()
         else:
             from_arrays(model, weights)
         return model

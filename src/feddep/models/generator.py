@@ -32,6 +32,7 @@ class GeneratorSpec:
             the authors' code does.
         impaired_share: h, share of the pool that is hidden (paper: 0.5).
         epochs: passes over the impaired graph before the averaging rounds.
+        batch_size: nodes in a mini-batch of DGen's training.
         learning_rate: of SGD on DGen.
         degree_weight: β^d of the missing-degree loss (paper: 1, as the other two).
         own_weight: β^f of the distance to the silo's own prototypes.
@@ -46,11 +47,12 @@ class GeneratorSpec:
     pool: Literal["all", "val"] = "all"
     impaired_share: Annotated[float, Gt(0), Le(1)] = 0.5
     epochs: Annotated[int, Ge(0)] = 20
+    batch_size: Annotated[int, Ge(1)] = 128
     learning_rate: Annotated[float, Gt(0)] = 0.01
     degree_weight: Annotated[float, Ge(0)] = 1.0
     own_weight: Annotated[float, Ge(0)] = 1.0
     foreign_weight: Annotated[float, Ge(0)] = 1.0
-    refresh: Annotated[int, Ge(1)] = 5
+    refresh: Annotated[int, Ge(1)] = 10
     joint_batches: Annotated[int, Ge(0)] = 1
 
 

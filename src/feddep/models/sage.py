@@ -44,12 +44,16 @@ class ModelSpec:
         layers: K, number of convolutions (paper: 2).
         hidden: d_h, width of the hidden layers (the paper does not say).
         dropout: share of hidden units dropped in training (the paper does not say).
+        embedding_start: initial weights of the generated embeddings' part: ``glorot`` as all
+            others, or ``zero``, where F starts as if there were no embeddings (the paper does not
+            say).
     """
 
     form: Form = "separate"
     layers: Annotated[int, Ge(1)] = 2
     hidden: Annotated[int, Ge(1)] = 128
     dropout: Annotated[float, Ge(0), Lt(1)] = 0.5
+    embedding_start: Literal["glorot", "zero"] = "zero"
 
 
 class Convolution(nn.Module):
@@ -92,6 +96,13 @@ class FusedSage(nn.Module):
             Convolution(inputs, outputs, spec.form, embedding)
             for inputs, outputs in pairwise(widths)
         )
+
+    def forget_embeddings(self) -> None:
+        """Sets the embeddings' part of every layer to zero."""
+        with torch.no_grad():
+            for name, parameter in self.named_parameters():
+                if name.endswith("embedding"):
+                    parameter.zero_()
 
     def forward(
         self,

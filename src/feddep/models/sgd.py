@@ -7,6 +7,8 @@ are those of autograd on :class:`~feddep.models.sage.FusedSage` up to rounding; 
 that.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -61,58 +63,90 @@ class SageSgd:
         embeddings: Floats | None = None,
         head: Head | None = None,
     ) -> None:
-        fused = embeddings is not None
         self._labels, self._dropout = labels, dropout
-        self._embeddings = _ABSENT if embeddings is None else embeddings
-        self._sgd = _Sgd(np.float32(rate), np.float32(decay))
+        self._embeddings = embeddings
+        self._generated = None if embeddings is None else np.asarray(embeddings.any(axis=1))
         self._features = features if isinstance(features, np.ndarray) else _Rows.of(features)
-        self._input = _Layer(
-            _array(model.features), _ABSENT, _array(model.bias), _array(model.embedding, fused)
-        )
-        self._layers = [_Layer.of(cast(Convolution, c), fused) for c in model.convolutions]
-        self._head = None if head is None else (_array(head.weight), _array(head.bias))
+        self._change = _Change(np.float32(rate), np.float32(1 - rate * decay))
+        self.weights = Weights.of(model, head, fused=embeddings is not None)
 
     def step(self, ego: EgoGraphs) -> float:
         """One step on the targets of ``ego``; returns the mean of their losses before it."""
-        stream = self._dropout
-        z = self._embeddings[ego.nodes] if len(self._embeddings) else _ABSENT
+        return self._run(ego, self.weights, self._change)
+
+    def add_gradient(self, ego: EgoGraphs, total: "Weights") -> float:
+        """Adds the gradient to ``total`` (zeros like ``weights`` at first), changes no weight."""
+        return self._run(ego, total, _ADD)
+
+    def _run(self, ego: EgoGraphs, into: "Weights", change: "_Change") -> float:
+        """Forward and back; every layer's gradient goes ``into`` as ``change`` says."""
+        stream, weights = self._dropout, self.weights
+        z = self._fused(ego.nodes)
         x, rows = self._enter(ego.nodes, z)
         passed = []
-        for layer, block in zip(self._layers, ego.blocks, strict=True):
+        for layer, changed, block in zip(weights.layers, into.layers, ego.blocks, strict=True):
             relu_dropout(x, stream.state, stream.least, stream.scale)
             mean, out = _convolve(layer, block.indptr, block.indices, x, z)
-            passed.append((layer, block, x, mean))
+            passed.append((layer, changed, block, x, mean))
             x = out
         labels = self._labels[ego.targets]
-        if self._head is None:
+        if weights.head is None or into.head is None:
             loss, gradient = _cross_entropy(x, labels)
         else:
-            loss, gradient = _through_head(*self._head, x, labels, self._sgd)
-        for layer, block, x, mean in reversed(passed):
+            # numpy's tanh takes several numbers at a time, the compiled loop's only one.
+            loss, gradient = _through_head(weights.head, into.head, np.tanh(x), labels, change)
+        for layer, changed, block, x, mean in reversed(passed):
             gradient = _convolve_back(
-                layer, block.indptr, block.indices, x, mean, z, gradient, self._sgd
+                layer, changed, block.indptr, block.indices, x, mean, z, gradient, change
             )
             relu_dropout_gradient(x, stream.scale, gradient)
         if isinstance(rows, _ByColumn):
-            _enter_sparse_back(self._input, rows, z, gradient, self._sgd)
+            _enter_sparse_back(into.input, rows, z, gradient, change)
         else:
-            _enter_dense_back(self._input, rows, z, gradient, self._sgd)
+            _enter_dense_back(into.input, rows, z, gradient, change)
         return float(loss)
 
-    def _enter(self, nodes: Longs, z: Floats) -> "tuple[Floats, Floats | _ByColumn]":
+    def _fused(self, nodes: Longs) -> "_Fused":
+        """z̄ of those nodes that have one."""
+        if self._embeddings is None or self._generated is None:
+            return _NOTHING_FUSED
+        positions = np.flatnonzero(self._generated[nodes])
+        return _Fused(positions, self._embeddings[nodes[positions]])
+
+    def _enter(self, nodes: Longs, z: "_Fused") -> "tuple[Floats, Floats | _ByColumn]":
         """The input layer, and the rows of features that it took."""
+        layer = self.weights.input
         if isinstance(self._features, np.ndarray):
             rows = self._features[nodes]
-            return _enter_dense(self._input, rows, z), rows
+            return _enter_dense(layer, rows, z), rows
         indptr, columns, values = self._features
-        width = len(self._input.neighbours)
-        by_column = _ByColumn(*sort_by_column(indptr, columns, values, nodes, width))
-        return _enter_sparse(self._input, by_column, len(nodes), z), by_column
+        by_column = _ByColumn(
+            *sort_by_column(indptr, columns, values, nodes, len(layer.neighbours))
+        )
+        return _enter_sparse(layer, by_column, len(nodes), z), by_column
 
 
-class _Sgd(NamedTuple):
+class _Fused(NamedTuple):
+    """Embeddings of missing neighbours; most nodes may have none, and cost nothing.
+
+    Positions are ascending and a layer's targets come first, so each layer takes a prefix.
+    """
+
+    positions: Longs
+    rows: Floats
+
+
+_NOTHING_FUSED = _Fused(np.empty(0, np.int64), _ABSENT)
+
+
+class _Change(NamedTuple):
+    """What a gradient does to the array that it goes into: a ← keep · a - rate · gradient."""
+
     rate: np.float32
-    decay: np.float32
+    keep: np.float32
+
+
+_ADD = _Change(np.float32(-1), np.float32(1))
 
 
 class _Rows(NamedTuple):
@@ -147,67 +181,101 @@ class _Layer(NamedTuple):
     embedding: Floats
 
     @classmethod
-    def of(cls, convolution: Convolution, fused: bool) -> "_Layer":
+    def of(cls, layer: FusedSage | Convolution, fused: bool) -> "_Layer":
+        embedding = _array(layer.embedding if fused else None)
+        if isinstance(layer, FusedSage):
+            return cls(_array(layer.features), _ABSENT, _array(layer.bias), embedding)
+        return cls(_array(layer.neighbours), _array(layer.own), _array(layer.bias), embedding)
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """All weights of a model, or arrays of the same shapes."""
+
+    input: _Layer
+    layers: Sequence[_Layer]
+    head: tuple[Floats, Floats] | None
+
+    @classmethod
+    def of(cls, model: FusedSage, head: Head | None, *, fused: bool) -> "Weights":
+        """The model's own memory; without ``fused`` its embeddings' part is left out."""
         return cls(
-            _array(convolution.neighbours),
-            _array(convolution.own),
-            _array(convolution.bias),
-            _array(convolution.embedding, fused),
+            _Layer.of(model, fused),
+            [_Layer.of(cast(Convolution, c), fused) for c in model.convolutions],
+            None if head is None else (_array(head.weight), _array(head.bias)),
+        )
+
+    def arrays(self) -> list[Floats]:
+        """Every array, in a fixed order."""
+        layers = (self.input, *self.layers)
+        return [*(array for layer in layers for array in layer), *(self.head or ())]
+
+    def zeros(self) -> "Weights":
+        """Zeros of the same shapes."""
+        like = np.zeros_like
+        return Weights(
+            _Layer(*map(like, self.input)),
+            [_Layer(*map(like, layer)) for layer in self.layers],
+            None if self.head is None else (like(self.head[0]), like(self.head[1])),
         )
 
 
-def _array(weight: Tensor | None, wanted: bool = True) -> Floats:
+def _array(weight: Tensor | None) -> Floats:
     """A weight's own memory."""
-    if weight is None or not wanted:
+    if weight is None:
         return _ABSENT
     found: Floats = weight.detach().numpy()
     return found
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def _add_rest(layer: _Layer, z: Floats, out: Floats) -> None:
+def _add_rest(layer: _Layer, z: _Fused, out: Floats) -> None:
     """Adds the bias and the embeddings' part."""
     for i in range(len(out)):
         row = out[i]
         for j in range(len(row)):
             row[j] += layer.bias[j]
-    if len(z):
-        out += np.dot(z[: len(out)], layer.embedding)
+    count = np.searchsorted(z.positions, len(out))
+    if count:
+        parts = np.dot(z.rows[:count], layer.embedding)
+        for i in range(count):
+            row, part = out[z.positions[i]], parts[i]
+            for j in range(len(row)):
+                row[j] += part[j]
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def _descend(weight: Floats, gradient: Floats, sgd: _Sgd) -> None:
-    """w ← w - rate · (gradient + decay · w)."""
-    keep = np.float32(1) - sgd.rate * sgd.decay
+def _descend(weight: Floats, gradient: Floats, change: _Change) -> None:
     for i in range(len(weight)):
         row, slope = weight[i], gradient[i]
         for j in range(len(row)):
-            row[j] = keep * row[j] - sgd.rate * slope[j]
+            row[j] = change.keep * row[j] - change.rate * slope[j]
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def _descend_rest(layer: _Layer, z: Floats, gradient: Floats, sgd: _Sgd) -> None:
+def _descend_rest(layer: _Layer, z: _Fused, gradient: Floats, change: _Change) -> None:
     """A step on the bias and the embeddings' part."""
-    _descend_bias(layer.bias, gradient, sgd)
-    if len(z):
-        _descend(layer.embedding, np.dot(z[: len(gradient)].T, gradient), sgd)
+    _descend_bias(layer.bias, gradient, change)
+    count = np.searchsorted(z.positions, len(gradient))
+    if count or (change.keep != 1 and len(layer.embedding)):
+        slopes = gradient[z.positions[:count]]
+        _descend(layer.embedding, np.dot(z.rows[:count].T, slopes), change)
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def _descend_bias(bias: Floats, gradient: Floats, sgd: _Sgd) -> None:
+def _descend_bias(bias: Floats, gradient: Floats, change: _Change) -> None:
     total = np.zeros(len(bias), np.float32)
     for i in range(len(gradient)):
         row = gradient[i]
         for j in range(len(row)):
             total[j] += row[j]
-    keep = np.float32(1) - sgd.rate * sgd.decay
     for j in range(len(bias)):
-        bias[j] = keep * bias[j] - sgd.rate * total[j]
+        bias[j] = change.keep * bias[j] - change.rate * total[j]
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
 def _convolve(
-    layer: _Layer, indptr: Longs, indices: Array, x: Floats, z: Floats
+    layer: _Layer, indptr: Longs, indices: Array, x: Floats, z: _Fused
 ) -> tuple[Floats, Floats]:
     """The mean of each target's neighbours, and the layer's output."""
     targets = len(indptr) - 1
@@ -224,42 +292,45 @@ def _convolve(
 @njit(cache=True, nogil=True, boundscheck=False)
 def _convolve_back(
     layer: _Layer,
+    changed: _Layer,
     indptr: Longs,
     indices: Array,
     x: Floats,
     mean: Floats,
-    z: Floats,
+    z: _Fused,
     gradient: Floats,
-    sgd: _Sgd,
+    change: _Change,
 ) -> Floats:
-    """The gradient of the layer's input; its weights have taken their step."""
+    """The gradient of the layer's input; those of its weights go into ``changed``."""
     closed = len(layer.own) == 0
     back = np.zeros(x.shape, np.float32)
     mean_gradient(indptr, indices, closed, np.dot(gradient, layer.neighbours.T), back)
     if not closed:
         own = x[: len(gradient)]
         back[: len(gradient)] += np.dot(gradient, layer.own.T)
-        _descend(layer.own, np.dot(own.T, gradient), sgd)
-    _descend(layer.neighbours, np.dot(mean.T, gradient), sgd)
-    _descend_rest(layer, z, gradient, sgd)
+        _descend(changed.own, np.dot(own.T, gradient), change)
+    _descend(changed.neighbours, np.dot(mean.T, gradient), change)
+    _descend_rest(changed, z, gradient, change)
     return back
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def _enter_dense(layer: _Layer, rows: Floats, z: Floats) -> Floats:
+def _enter_dense(layer: _Layer, rows: Floats, z: _Fused) -> Floats:
     out: Floats = np.dot(rows, layer.neighbours)
     _add_rest(layer, z, out)
     return out
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def _enter_dense_back(layer: _Layer, rows: Floats, z: Floats, gradient: Floats, sgd: _Sgd) -> None:
-    _descend(layer.neighbours, np.dot(rows.T, gradient), sgd)
-    _descend_rest(layer, z, gradient, sgd)
+def _enter_dense_back(
+    layer: _Layer, rows: Floats, z: _Fused, gradient: Floats, change: _Change
+) -> None:
+    _descend(layer.neighbours, np.dot(rows.T, gradient), change)
+    _descend_rest(layer, z, gradient, change)
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def _enter_sparse(layer: _Layer, rows: _ByColumn, count: int, z: Floats) -> Floats:
+def _enter_sparse(layer: _Layer, rows: _ByColumn, count: int, z: _Fused) -> Floats:
     out = np.zeros((count, layer.neighbours.shape[1]), np.float32)
     columns_product(rows.starts, rows.positions, rows.entries, layer.neighbours, out)
     _add_rest(layer, z, out)
@@ -268,12 +339,11 @@ def _enter_sparse(layer: _Layer, rows: _ByColumn, count: int, z: Floats) -> Floa
 
 @njit(cache=True, nogil=True, boundscheck=False)
 def _enter_sparse_back(
-    layer: _Layer, rows: _ByColumn, z: Floats, gradient: Floats, sgd: _Sgd
+    layer: _Layer, rows: _ByColumn, z: _Fused, gradient: Floats, change: _Change
 ) -> None:
     slope = np.empty(gradient.shape[1], np.float32)
-    keep = np.float32(1) - sgd.rate * sgd.decay
     for column in range(len(layer.neighbours)):
-        if rows.starts[column] == rows.starts[column + 1] and sgd.decay == 0:
+        if rows.starts[column] == rows.starts[column + 1] and change.keep == 1:
             continue
         slope[:] = 0
         for entry in range(rows.starts[column], rows.starts[column + 1]):
@@ -282,8 +352,8 @@ def _enter_sparse_back(
                 slope[j] += value * source[j]
         target = layer.neighbours[column]
         for j in range(len(slope)):
-            target[j] = keep * target[j] - sgd.rate * slope[j]
-    _descend_rest(layer, z, gradient, sgd)
+            target[j] = change.keep * target[j] - change.rate * slope[j]
+    _descend_rest(layer, z, gradient, change)
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
@@ -307,12 +377,15 @@ def _cross_entropy(scores: Floats, labels: Longs) -> tuple[float, Floats]:
 
 @njit(cache=True, nogil=True, boundscheck=False)
 def _through_head(
-    weight: Floats, bias: Floats, outputs: Floats, labels: Longs, sgd: _Sgd
+    head: tuple[Floats, Floats],
+    changed: tuple[Floats, Floats],
+    z: Floats,
+    labels: Longs,
+    change: _Change,
 ) -> tuple[float, Floats]:
-    """The loss of tanh(outputs) · W + b, and its gradient; the head has taken its step."""
-    z = np.tanh(outputs)
-    loss, gradient = _cross_entropy(np.dot(z, weight) + bias, labels)
-    back = np.dot(gradient, weight.T) * (np.float32(1) - z * z)
-    _descend(weight, np.dot(z.T, gradient), sgd)
-    _descend_bias(bias, gradient, sgd)
+    """The loss of z · W + b with z the tanh of outputs, and the gradient of those outputs."""
+    loss, gradient = _cross_entropy(np.dot(z, head[0]) + head[1], labels)
+    back = np.dot(gradient, head[0].T) * (np.float32(1) - z * z)
+    _descend(changed[0], np.dot(z.T, gradient), change)
+    _descend_bias(changed[1], gradient, change)
     return loss, back

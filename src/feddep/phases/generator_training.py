@@ -29,6 +29,7 @@ class GeneratorPretraining:
         """Trains DGen on the client's impaired graph."""
         training = generator_training(silo, state)
         generator = training.generator()
-        loss = training.pretrain(generator)
+        seeds = silo.seeds.child("generator")
+        loss = training.pretrain(generator, seeds, silo.recipe.generator.epochs)
         state = {**state, **grouped("generator", to_arrays(generator))}
         return Reply(request.client, metrics={"generator_loss": loss}), state
