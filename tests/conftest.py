@@ -1,7 +1,7 @@
 """Fixtures that several layers use. Heavy imports stand inside, so that light tests stay light."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from threading import Thread
 from types import SimpleNamespace
@@ -23,6 +23,19 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # The same examples in every run, however slow the machine.
 settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
 settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def untuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No tuned presets in this process: a test must not depend on what was chosen last."""
+    from feddep.scenario import presets
+
+    paper, *_ = presets.FILE.read_text().partition("[tuned.")
+    file = tmp_path_factory.mktemp("presets") / "presets.toml"
+    file.write_text(paper)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(presets, "FILE", file)
+        yield
 
 
 @pytest.fixture(scope="session")

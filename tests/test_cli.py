@@ -34,6 +34,7 @@ from feddep.scenario.spec import RunSpec
 
 TINY = ["--set", "synthetic.nodes=150", "--set", "model.hidden=8", "--workers", "1"]
 RUN = ["run", *TINY, "--rounds", "2"]
+TUNE = ["--method", "local", "--dataset", "synthetic"]
 FILES = {"record.json", "history.jsonl", "spec.toml", "model.safetensors"}
 
 
@@ -148,16 +149,17 @@ def test_every_flag_reaches_the_run(feddep: Feddep):
         "--split": "random",
         "--rounds": 1,
         "--seed": 7,
+        "--preset": "paper",
         "--device": "cpu",
     }
     words = [str(word) for pair in flags.items() for word in pair]
     found = feddep("run", *TINY, *words, "--json").json
-    keys = ("method", "dataset", "clients", "partition", "split", "rounds", "seed")
+    keys = ("method", "dataset", "clients", "partition", "split", "rounds", "seed", "preset")
     assert [found[key] for key in keys] == list(flags.values())[:-1]
 
 
 def test_the_defaults_are_fedavg_on_synthetic_with_5_clients_50_rounds_seed_0():
-    spec = cli._spec(None, method=None, seed=None)
+    spec = cli._spec(cli._given(None, method=None, seed=None))
     assert spec == RunSpec()
     assert (spec.method, spec.dataset, spec.seed) == ("fedavg", "synthetic", 0)
     assert (spec.partition.clients, spec.training.rounds) == (5, 50)
@@ -240,6 +242,7 @@ BAD = {
     "a split": (["run", "--split", "half"], ["'half'", "stratified", "quota"]),
     "no client": (["run", "--clients", "0"], ["at least 1 client"]),
     "no round": (["run", "--rounds", "0"], ["training.rounds", "1"]),
+    "a preset": (["run", "--preset", "best"], ["preset", "'tuned' or 'paper'", "'best'"]),
     "a seed": (["run", "--seed", "-1"], ["seed", "-1"]),
     "clients": (["run", *TINY, "--clients", "151"], ["150 nodes", "151"]),
     "a device": (["run", *TINY, "--device", "tpu"], ["'tpu'", "auto, cpu or cuda"]),
@@ -255,6 +258,14 @@ BAD = {
     "a name to find": (["data", "path", "coras"], ["'coras'", "cora"]),
     "a data set to partition": (["partition", "--dataset", "coras"], ["'coras'", "synthetic"]),
     "clients to partition": (["partition", "--clients", "3001"], ["3000 nodes", "3001"]),
+    "a method to tune": (["tune", *TUNE, "--method", "fedsage"], ["'fedsage'", "fedavg"]),
+    "a variant to tune": (["tune", *TUNE, "--method", "feddep-wo-dgen"], ["tune feddep"]),
+    "a data set to tune": (["tune", *TUNE, "--dataset", "coras"], ["'coras'", "cora"]),
+    "no trial": (["tune", *TUNE, "--trials", "0"], ["trials", "(got 0)"]),
+    "no seed": (["tune", *TUNE, "--seeds", "0"], ["seeds", "(got 0)"]),
+    "a key to tune": (["tune", *TUNE, "--set", "training.round=3"], ["'training.round'"]),
+    "a seed to tune": (["tune", *TUNE, "--set", "seed=3"], ["decides seed", "(got 3)"]),
+    "a folder's preset": (["tune", *TUNE, "--dataset", "mine", "--write"], ["mine", "--write"]),
     "a method to compare": (["compare", "--methods", "local,fedsage"], ["'fedsage'", "fedavg"]),
 }
 
@@ -717,6 +728,153 @@ def test_compare_reuses_finished_runs(feddep: Feddep, monkeypatch: pytest.Monkey
     assert feddep(*arguments).out == first.out
 
 
+def test_compare_takes_a_preset(feddep: Feddep):
+    methods = ["--methods", "local", "--preset", "paper", "--out", "both"]
+    assert feddep("compare", *TINY, "--rounds", 1, *methods).code == 0
+    assert "preset `paper`" in Path("both/report.md").read_text()
+
+
+# Presets
+
+
+@pytest.fixture
+def tuned(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A presets file with one tuned entry."""
+    file = tmp_path_factory.mktemp("tuned") / "presets.toml"
+    file.write_text('[tuned.fedavg.synthetic]\n"training.rounds" = 3\n"model.hidden" = 4\n')
+    monkeypatch.setattr("feddep.scenario.presets.FILE", file)
+    return file
+
+
+SMALL = ["run", "--set", "synthetic.nodes=150", "--workers", "1"]
+
+
+def test_a_run_takes_what_is_left_out_from_the_preset_and_stores_it(feddep: Feddep, tuned: Path):
+    found = feddep(*SMALL, "--json", "--out", "run").json
+    assert (found["preset"], found["rounds"]) == ("tuned", 3)
+    stored = RunSpec.read(Path("run/spec.toml"))
+    assert (stored.training.rounds, stored.model.hidden) == (3, 4)
+
+
+def test_a_flag_and_a_setting_win_over_the_preset(feddep: Feddep, tuned: Path):
+    feddep(*SMALL, "--rounds", 1, "--set", "model.hidden=5", "--out", "run")
+    stored = RunSpec.read(Path("run/spec.toml"))
+    assert (stored.training.rounds, stored.model.hidden) == (1, 5)
+
+
+def test_another_preset_does_not_change_a_run_that_is_resumed(
+    feddep: Feddep, tuned: Path, monkeypatch: pytest.MonkeyPatch
+):
+    feddep(*SMALL, "--out", "undisturbed")
+    with monkeypatch.context() as patch:
+        interrupt_in(patch, round_=2)
+        assert feddep(*SMALL, "--out", "run").code == 130
+    tuned.write_text('[tuned.fedavg.synthetic]\n"training.learning_rate" = 0.5\n')
+    assert feddep(*SMALL, "--out", "run", "--resume").code == 0
+    assert record("run") == record("undisturbed")
+    assert history("run") == history("undisturbed")
+    assert Path("run/spec.toml").read_text() == Path("undisturbed/spec.toml").read_text()
+
+
+def test_what_is_given_must_agree_with_the_run_that_is_resumed(feddep: Feddep, tuned: Path):
+    feddep(*SMALL, "--out", "run")
+    outcome = feddep(*SMALL, "--rounds", 2, "--out", "run", "--resume")
+    assert outcome.code == 2
+    assert "rounds = 3 there, rounds = 2 here" in outcome.err
+
+
+def test_without_resume_another_preset_is_another_run(feddep: Feddep, tuned: Path):
+    feddep(*SMALL, "--out", "run")
+    tuned.write_text(tuned.read_text().replace("= 3", "= 2"))
+    assert "rounds = 3 there, rounds = 2 here" in feddep(*SMALL, "--out", "run").err
+
+
+# feddep tune
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What was run; a higher learning rate is better."""
+    cells: list[dict[str, Any]] = []
+
+    def pretend(cell: dict[str, Any]) -> dict[str, Any]:
+        cells.append(cell)
+        val = cell.get("training.learning_rate", 0.1)
+        return {"scores": {"silo": {"val": val, "test": 0.5}, "global": {"test": 0.5}}}
+
+    monkeypatch.setattr("feddep.experiments.sweep._run_apart", pretend)
+    return cells
+
+
+def test_tune_prints_the_trials_and_stores_the_choice(feddep: Feddep, tried: list[Any]):
+    tune = ["tune", *TUNE, "--set", "synthetic.nodes=150", "--clients", 3]
+    outcome = feddep(*tune, "--set", "training.rounds=1")
+    assert outcome.code == 0
+    assert len(tried) == 2 * 4, "trial 0 has one of the four learning rates"
+    assert "0.5000" in outcome.out
+    assert outcome.out.count("chosen") == 1
+    folder = Path("experiments/tuning")
+    assert f"choice: {folder}/local-synthetic.toml" in outcome.err
+    assert {file.name for file in folder.iterdir()} == {
+        "local-synthetic.jsonl",
+        "local-synthetic.toml",
+    }
+
+
+def test_tune_again_runs_nothing_and_says_the_same(feddep: Feddep, tried: list[Any]):
+    tune = ["tune", *TUNE, "--trials", 3, "--seeds", 1, "--out", "there"]
+    first = feddep(*tune)
+    assert len(tried) == 3
+    choice = Path("there/local-synthetic.toml").read_bytes()
+    Path("there/local-synthetic.toml").unlink()
+    assert feddep(*tune).out == first.out
+    assert len(tried) == 3
+    assert Path("there/local-synthetic.toml").read_bytes() == choice
+
+
+def test_only_with_write_the_choice_becomes_the_preset(
+    feddep: Feddep, tuned: Path, tried: list[Any]
+):
+    before = tuned.read_text()
+    feddep("tune", *TUNE)
+    assert tuned.read_text() == before
+    assert feddep("tune", *TUNE, "--write").code == 0
+    assert "[tuned.fedavg.synthetic]" in tuned.read_text()
+    spec = cli._spec({"method": "local"})
+    assert (spec.preset, spec.training.learning_rate) == ("tuned", 0.5)
+
+
+def test_a_tuning_that_is_interrupted_goes_on_where_it_was(
+    feddep: Feddep, tried: list[Any], monkeypatch: pytest.MonkeyPatch
+):
+    tune = ["tune", *TUNE, "--trials", 2, "--seeds", 1, "--at-once", 1]
+    from feddep.experiments import sweep
+
+    pretend = sweep._run_apart
+
+    def interrupted(cell: dict[str, Any]) -> dict[str, Any]:
+        if tried:
+            raise KeyboardInterrupt
+        return pretend(cell)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep, "_run_apart", interrupted)
+        outcome = feddep(*tune)
+    assert (outcome.code, outcome.out) == (130, "")
+    assert not Path("experiments/tuning/local-synthetic.toml").exists()
+    assert feddep(*tune).code == 0
+    assert len(tried) == 2
+
+
+@pytest.mark.parametrize("out", ["file", "file/tuning"])
+def test_tune_finds_an_unwritable_out_before_any_work(feddep: Feddep, tried: list[Any], out: str):
+    Path("file").write_text("precious")
+    outcome = feddep("tune", *TUNE, "--out", out)
+    assert outcome.code == 2
+    assert f"cannot write to {out}" in outcome.err
+    assert tried == []
+
+
 # As a user starts it
 
 COMMAND = [sys.executable, "-c", "from feddep.cli import main; main()"]
@@ -749,7 +907,8 @@ def test_as_a_process_bad_input_and_a_warning_are_sentences_on_standard_error(
 def test_as_a_process_ctrl_c_ends_with_130_and_resume_gives_the_same_result(
     tmp_path: Path, feddep: Feddep
 ):
-    command = ["run", *TINY, "--rounds", "100"]
+    # The process has its own presets.
+    command = ["run", *TINY, "--rounds", "100", "--preset", "paper"]
     seen = interrupt_when_it_shows(
         b"validation 0.", [*COMMAND, *command, "--out", "run"], tmp_path, expected_code=130
     )

@@ -8,7 +8,7 @@ from typing import Any
 from feddep.algorithms import METHODS, find_method
 from feddep.errors import InputError
 from feddep.experiments import pipeline
-from feddep.experiments.folder import RunFolder
+from feddep.experiments.folder import RunFolder, as_stored
 from feddep.experiments.result import Result
 from feddep.graph.graph import Graph
 from feddep.graph.shard import Shards
@@ -78,7 +78,8 @@ def run(
             out first.
         rounds: rounds of training.
         seed: fixes every random draw; default: the one the shards were made with.
-        settings: other keys of the spec, e.g. ``{"training.batch_size": 64}``.
+        settings: other keys of the spec, e.g. ``{"training.batch_size": 64}``. What is left out
+            comes from the preset (``{"preset": "paper"}``; default: ``tuned``).
         workers: processes; default: the number of cores. The result does not depend on it.
         device: ``auto``, ``cpu`` or ``cuda``.
         out: folder to store the run in.
@@ -100,6 +101,8 @@ def run(
         spec = build.resolve(RunSpec().with_settings(given | {"dataset": shards.name}), given)
     else:
         spec = build.resolve(RunSpec().with_settings(given | {"dataset": str(shards)}), given)
+    if out is not None and resume:
+        spec = as_stored(spec, Path(out), given)
     claim = nullcontext() if out is None else RunFolder.claim(Path(out), spec, resume=resume)
     with claim as folder:
         if isinstance(shards, Graph):

@@ -27,6 +27,7 @@ from feddep.errors import FeddepError, InputError, InterruptedRunError
 
 if TYPE_CHECKING:
     from feddep.experiments.journal import Watcher
+    from feddep.experiments.sweep import Sweep
     from feddep.scenario.spec import RunSpec
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
@@ -41,6 +42,7 @@ _FLAG_KEYS = {
     "split": "split.kind",
     "rounds": "training.rounds",
     "seed": "seed",
+    "preset": "preset",
 }
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -59,6 +61,10 @@ Partition = Annotated[str | None, typer.Option(help="louvain, random or label-sk
 Split = Annotated[str | None, typer.Option(help="stratified, random or quota.")]
 Rounds = Annotated[int | None, typer.Option(help="Rounds of training.")]
 Seed = Annotated[int | None, typer.Option(help="Fixes every random draw.")]
+Preset = Annotated[
+    str | None, typer.Option(help="tuned or paper: where settings come from that are not given.")
+]
+AtOnce = Annotated[int | None, typer.Option(min=1, help="Runs at a time.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes; default: the cores.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
@@ -81,6 +87,7 @@ def run(
     split: Split = None,
     rounds: Rounds = None,
     seed: Seed = None,
+    preset: Preset = None,
     workers: Workers = None,
     device: Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Run folder; default: under runs/.")] = None,
@@ -89,9 +96,10 @@ def run(
     settings: Settings = None,
 ) -> None:
     """Train with one method and store the record."""
+    from feddep.experiments.folder import as_stored
     from feddep.reports.comparison import run_summary
 
-    spec = _spec(
+    given = _given(
         settings,
         method=method,
         dataset=dataset,
@@ -100,7 +108,11 @@ def run(
         split=split,
         rounds=rounds,
         seed=seed,
+        preset=preset,
     )
+    spec = _spec(given)
+    if out is not None and resume:
+        spec = as_stored(spec, out, given)
     record, folder = _carry_out(spec, out, resume=resume, workers=workers, device=device)
     if as_json:
         _print_json(record)
@@ -123,6 +135,7 @@ def compare(
     split: Split = None,
     rounds: Rounds = None,
     seed: Seed = None,
+    preset: Preset = None,
     workers: Workers = None,
     device: Device = "auto",
     out: Annotated[
@@ -137,14 +150,17 @@ def compare(
 
     specs = [
         _spec(
-            settings,
-            method=name.strip(),
-            dataset=dataset,
-            clients=clients,
-            partition=partition,
-            split=split,
-            rounds=rounds,
-            seed=seed,
+            _given(
+                settings,
+                method=name.strip(),
+                dataset=dataset,
+                clients=clients,
+                partition=partition,
+                split=split,
+                rounds=rounds,
+                seed=seed,
+                preset=preset,
+            )
         )
         for name in methods.split(",")
     ]
@@ -166,19 +182,52 @@ def compare(
 @app.command()
 def sweep(
     file: Annotated[Path, typer.Argument(help="A declaration such as experiments/forms.toml.")],
-    at_once: Annotated[int | None, typer.Option(min=1, help="Runs at a time.")] = None,
+    at_once: AtOnce = None,
 ) -> None:
     """Run what a sweep still lacks and print its table; stop it at any time and go on later."""
-    from feddep.experiments.pipeline import cores
     from feddep.experiments.sweep import Sweep
     from feddep.reports.summary import summary_table
 
     declared = Sweep.read(file)
-    missing = len(declared.missing())
-    with Progress(*Progress.get_default_columns(), console=err_console, transient=True) as bar:
-        task = bar.add_task(f"{missing} runs", total=missing)
-        declared.run(at_once or cores(), lambda *_: bar.advance(task))
+    _run_missing(declared, at_once)
     out_console.print(summary_table(declared.records()), soft_wrap=True)
+
+
+@app.command()
+def tune(
+    method: Annotated[str, typer.Option(help="Name in `feddep methods`.")],
+    dataset: Annotated[str, typer.Option(help="Name of a data set or path of a folder.")],
+    clients: Clients = None,
+    trials: Annotated[int, typer.Option(help="Settings to try.")] = 12,
+    seeds: Annotated[int, typer.Option(help="Runs of each, with seeds from 0.")] = 2,
+    at_once: AtOnce = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of records and choice; default: experiments/tuning.")
+    ] = None,
+    write: Annotated[bool, typer.Option("--write", help="Make the choice a preset.")] = False,
+    settings: Settings = None,
+) -> None:
+    """Search for settings by validation score; stop it at any time and go on later."""
+    from feddep.experiments.tuning import FOLDER, Tuning
+    from feddep.reports.tuning import HEADINGS, tuning_rows
+
+    fixed = _given(settings, clients=clients)
+    folder = out or FOLDER
+    tuning = Tuning.declare(method, dataset, trials=trials, seeds=seeds, fixed=fixed, folder=folder)
+    if write:
+        tuning.check_preset_file()
+    _check_writable(folder)
+    tuning.check_data()
+    _run_missing(tuning.runs, at_once)
+    outcome = tuning.outcome()
+    table = Table(*HEADINGS)
+    for row in tuning_rows(outcome):
+        table.add_row(*row)
+    out_console.print(table)
+    err_console.print(f"choice: {tuning.write_choice(outcome)}", soft_wrap=True)
+    if write:
+        tuning.write_preset(outcome)
+        err_console.print(f"preset stored for {method} on {dataset}", soft_wrap=True)
 
 
 @app.command()
@@ -218,14 +267,10 @@ def partition(
     from feddep.graph.shard import write_shards
     from feddep.scenario.build import build
 
-    spec = _spec(
-        settings,
-        dataset=dataset,
-        clients=clients,
-        partition=kind,
-        split=split,
-        seed=seed,
+    given = _given(
+        settings, dataset=dataset, clients=clients, partition=kind, split=split, seed=seed
     )
+    spec = _spec(given)
     if out is not None:
         _check_new(out)
     shards = build(spec)
@@ -351,31 +396,54 @@ def _print_json(value: object) -> None:
 
 
 def _check_new(folder: Path) -> None:
-    """Finds out before any work whether a folder can be written."""
-    target = folder.absolute()
+    """Finds out before any work whether a folder can be made."""
     try:
         if folder.is_dir() and any(folder.iterdir()):
             raise InputError(f"{folder} exists already; choose another --out or delete it")
+    except OSError as error:
+        raise _cannot_write(folder, error) from None
+    _check_writable(folder)
+
+
+def _check_writable(folder: Path) -> None:
+    """Finds out before any work whether files can be put into a folder, which need not exist."""
+    target = folder.absolute()
+    try:
         nearest = next(path for path in (target, *target.parents) if path.exists())
         with TemporaryDirectory(dir=nearest):
             pass
     except OSError as error:
-        raise InputError(
-            f"cannot write to {folder}: {error.strerror}; choose another --out"
-        ) from None
+        raise _cannot_write(folder, error) from None
 
 
-def _spec(settings: list[str] | None, **flags: Any) -> "RunSpec":
-    """The spec from flags and --set; a flag wins over a --set of the same key."""
-    from feddep.algorithms import find_method
-    from feddep.scenario.build import resolve
-    from feddep.scenario.spec import RunSpec, parse_settings
+def _cannot_write(folder: Path, error: OSError) -> InputError:
+    return InputError(f"cannot write to {folder}: {error.strerror}; choose another --out")
+
+
+def _given(settings: list[str] | None, **flags: Any) -> dict[str, Any]:
+    """What the user set, by key; a flag wins over a --set of the same key."""
+    from feddep.scenario.spec import parse_settings
 
     given: dict[str, Any] = parse_settings(settings or [])
-    given |= {_FLAG_KEYS[name]: value for name, value in flags.items() if value is not None}
-    spec = RunSpec().with_settings(given)
-    find_method(spec.method)
-    return resolve(spec, given)
+    return given | {_FLAG_KEYS[name]: value for name, value in flags.items() if value is not None}
+
+
+def _spec(given: dict[str, Any]) -> "RunSpec":
+    """The spec, with what the user left open."""
+    from feddep.scenario.build import resolve
+    from feddep.scenario.spec import RunSpec
+
+    return resolve(RunSpec().with_settings(given), given)
+
+
+def _run_missing(declared: "Sweep", at_once: int | None) -> None:
+    """Runs what has no record yet, with a progress bar."""
+    from feddep.experiments.pipeline import cores
+
+    missing = len(declared.missing())
+    with Progress(*Progress.get_default_columns(), console=err_console, transient=True) as bar:
+        task = bar.add_task(f"{missing} runs", total=missing)
+        declared.run(at_once or cores(), lambda *_: bar.advance(task))
 
 
 def _carry_out(

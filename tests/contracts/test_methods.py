@@ -25,6 +25,11 @@ def method(request):
     return find_method(request.param)
 
 
+def test_a_borrowed_preset_is_that_of_a_method_with_one_of_its_own(method):
+    if method.preset_of is not None:
+        assert find_method(method.preset_of).preset_of is None
+
+
 def spec_of(method, shards, **settings):
     small = {
         "method": method.name,

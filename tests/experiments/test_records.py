@@ -67,7 +67,11 @@ def test_a_record_says_what_was_run():
         "split": "quota",
         "rounds": 3,
     }
-    assert record["preset"] == "paper"
+    assert record["preset"] == "tuned"
+
+
+def test_a_record_keeps_the_preset_that_was_asked_for():
+    assert record_of(preset="paper")["preset"] == "paper"
 
 
 def test_scores_are_those_of_the_best_round_and_test_last_of_the_last():

@@ -94,6 +94,11 @@ def test_the_page_says_what_was_run_and_has_a_line_for_each_method():
     assert page.endswith("|\n")
 
 
+def test_the_page_says_if_methods_had_different_numbers_of_rounds():
+    page = comparison_markdown([record("local"), record("fedavg") | {"rounds": 100}])
+    assert page.startswith("# cora, 5 clients, 50 or 100 rounds, seed 3")
+
+
 def test_the_same_records_give_the_same_page():
     assert comparison_markdown([record("local")]) == comparison_markdown([record("local")])
 

@@ -9,4 +9,5 @@ METHOD = replace(
     name="feddep-wo-dgen",
     summary="FedDEP with generated features in place of deep embeddings (L = 0).",
     settings={"embedding.depth": 0},
+    preset_of=feddep.METHOD.name,
 )

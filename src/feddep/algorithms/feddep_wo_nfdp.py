@@ -12,6 +12,7 @@ from feddep.algorithms import feddep
 METHOD = replace(
     feddep.METHOD,
     name="feddep-wo-nfdp",
+    preset_of=feddep.METHOD.name,
     summary="FedDEP with DP-SGD (σ = 2) on the local GNNs in place of sampled neighbours.",
     settings={"embedding.protection": "dp-sgd", "embedding.noise": 2.0, "generator.keep": 1.0},
 )

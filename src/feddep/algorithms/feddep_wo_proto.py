@@ -11,6 +11,7 @@ from feddep.phases.peer_search import PeerSearch
 METHOD = replace(
     feddep.METHOD,
     name="feddep-wo-proto",
+    preset_of=feddep.METHOD.name,
     summary="FedDEP whose generators send rows to all peers each epoch and get gradients back.",
     phases=(LocalGnnTraining(), PeerSearch(), Averaging(mender=GeneratedNeighbours())),
     discloses=frozenset({"generated", "gradients", "classifier"}),

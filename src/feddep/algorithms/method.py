@@ -17,6 +17,8 @@ class Method:
         phases: its conversations, in order.
         discloses: groups of arrays that leave a client.
         settings: keys of the spec that make the method what it is; they cannot be changed.
+        preset_of: the method whose tuned settings are used; an ablation must differ from it in
+            nothing but what it leaves out.
         fused: the classifier takes embeddings of missing neighbours.
         whole_graph: one party holds the whole graph; the number of clients does not matter.
     """
@@ -26,5 +28,6 @@ class Method:
     phases: tuple[AnyPhase, ...]
     discloses: frozenset[str] = frozenset()
     settings: Mapping[str, Any] = field(default_factory=dict)
+    preset_of: str | None = None
     fused: bool = False
     whole_graph: bool = False

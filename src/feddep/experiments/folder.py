@@ -6,7 +6,7 @@ While the run goes on it also holds ``checkpoint.bin``, from which ``--resume`` 
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -16,7 +16,8 @@ from safetensors.numpy import save
 from feddep.errors import DataError, InputError
 from feddep.experiments.records import Record, read_record, write_atomically
 from feddep.federation.messages import Arrays, grouped, pack, unpack
-from feddep.scenario.spec import RunSpec
+from feddep.scenario.presets import may_set
+from feddep.scenario.spec import RunSpec, spec_keys
 
 _FILES = ("record.json", "model.safetensors", "history.jsonl", "spec.toml", "checkpoint.bin")
 
@@ -24,9 +25,25 @@ _FILES = ("record.json", "model.safetensors", "history.jsonl", "spec.toml", "che
 def default_folder(spec: RunSpec) -> Path:
     """A folder under ``runs/`` that is the same for the same spec, so that it can be resumed."""
     digest = hashlib.sha256(spec.to_toml().encode()).hexdigest()[:8]
-    dataset = re.sub(r"[^A-Za-z0-9]+", "-", Path(spec.dataset).name)[:40] or "data"
-    clients = spec.partition.clients
+    dataset, clients = plain_name(spec.dataset), spec.partition.clients
     return Path("runs") / f"{dataset}-m{clients}-{spec.method}-s{spec.seed}-{digest}"
+
+
+def plain_name(dataset: str) -> str:
+    """A data set's name, or the last part of its path, as a part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", Path(dataset).name)[:40] or "data"
+
+
+def as_stored(spec: RunSpec, path: Path, given: Collection[str]) -> RunSpec:
+    """The spec to resume with: what the user leaves to the preset is as the stored run has it.
+
+    So a preset that has changed since does not change a run that has begun.
+    """
+    if not any((path / name).is_file() for name in ("checkpoint.bin", "record.json")):
+        return spec
+    stored = RunSpec.read(path / "spec.toml")
+    left = [key for key in spec_keys() if may_set(key) and key not in given]
+    return spec.with_settings({key: stored.value_of(key) for key in left})
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ def comparison_markdown(records: Sequence[Record]) -> str:
     """A page about several runs of one scenario."""
     first = records[0]
     lines = [
-        f"# {first['dataset']}, {first['clients']} clients, {first['rounds']} rounds, "
+        f"# {first['dataset']}, {first['clients']} clients, {_rounds(records)} rounds, "
         f"seed {first['seed']}",
         "",
         f"Partition `{first['partition']}`, split `{first['split']}`, preset `{first['preset']}`. "
@@ -37,6 +37,11 @@ def comparison_markdown(records: Sequence[Record]) -> str:
         markdown_table(HEADINGS, comparison_rows(records)),
     ]
     return "\n".join(lines)
+
+
+def _rounds(records: Sequence[Record]) -> str:
+    """A tuned preset may give every method its own number."""
+    return " or ".join(map(str, sorted({record["rounds"] for record in records})))
 
 
 def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -1,5 +1,6 @@
 """From a spec to a graph, to its parts, to what each party works with."""
 
+import json
 import logging
 from collections.abc import Collection, Iterable
 from contextlib import suppress
@@ -12,10 +13,12 @@ from feddep.algorithms import find_method
 from feddep.algorithms.method import Method
 from feddep.errors import InputError, unknown
 from feddep.graph import datasets, partition, splits, synthetic
+from feddep.graph.files import MANIFEST, format_of
 from feddep.graph.folder import is_graph_folder, read_graph
 from feddep.graph.graph import Graph, Part
 from feddep.graph.shard import Shards, is_shard_collection, read_shards, shard_settings
 from feddep.learning.recipe import Recipe
+from feddep.scenario.presets import preset_settings
 from feddep.scenario.spec import RunSpec
 from feddep.seeding import Seeds
 
@@ -52,13 +55,19 @@ def load(name: str, spec: synthetic.SyntheticSpec) -> Graph:
 
 
 def resolve(spec: RunSpec, given: Collection[str] = ()) -> RunSpec:
-    """The spec with what is not the user's to choose: a method's own settings, a folder's shards.
+    """The spec with the values that the user left open, and those that nobody may choose.
+
+    The preset fills the keys that are not given. A method's own settings and a folder's shards
+    stand above it.
 
     Args:
         spec: the run's spec.
         given: keys that the user set; one that contradicts is refused, not overruled.
     """
-    decided = [(f"method {spec.method}", find_method(spec.method).settings)]
+    method = find_method(spec.method)
+    preset = preset_settings(spec.preset, method, _data_name(spec.dataset))
+    spec = spec.with_settings({key: preset[key] for key in preset if key not in given})
+    decided = [(f"method {method.name}", method.settings)]
     if _is_shard_folder(spec.dataset):
         brought = shard_settings(Path(spec.dataset))
         if "seed" in given:
@@ -137,6 +146,15 @@ def recipe_for(spec: RunSpec, graph: Graph, method: Method) -> Recipe:
         generator=spec.generator,
         fused=method.fused,
     )
+
+
+def _data_name(dataset: str) -> str:
+    """The name of the data, which a folder's manifest tells."""
+    folder = Path(dataset)
+    if dataset in dataset_names() or format_of(folder) is None:
+        return dataset
+    manifest = json.loads((folder / MANIFEST).read_bytes())
+    return str(manifest.get("data_set", manifest.get("name", dataset)))
 
 
 def _is_shard_folder(dataset: str) -> bool:

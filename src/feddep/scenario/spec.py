@@ -5,12 +5,11 @@ section holds is declared beside the thing that it describes. How a run is carri
 device, folder) is not part of the spec, because it does not change the result.
 """
 
-import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from annotated_types import Ge
 from pydantic import TypeAdapter, ValidationError
@@ -23,6 +22,8 @@ from feddep.learning.prototypes import EmbeddingSpec
 from feddep.learning.recipe import TrainingSpec
 from feddep.models.generator import GeneratorSpec
 from feddep.models.sage import ModelSpec
+from feddep.scenario.presets import Preset
+from feddep.scenario.toml import toml_value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,13 +34,13 @@ class RunSpec:
         method: a name in ``feddep methods``.
         dataset: a name in ``feddep data list``, or the path of a graph or shard folder.
         seed: fixes split, partition, initial weights and every other draw.
-        preset: where the defaults come from.
+        preset: where the values of keys come from that the user leaves open.
     """
 
     method: str = "fedavg"
     dataset: str = "synthetic"
     seed: Annotated[int, Ge(0)] = 0
-    preset: Literal["paper"] = "paper"
+    preset: Preset = "tuned"
     partition: PartitionSpec = field(default_factory=PartitionSpec)
     split: SplitSpec = field(default_factory=SplitSpec)
     model: ModelSpec = field(default_factory=ModelSpec)
@@ -74,10 +75,10 @@ class RunSpec:
         sections = []
         for name, value in asdict(self).items():
             if isinstance(value, dict):
-                rows = [f"{key} = {_toml_value(entry)}" for key, entry in value.items()]
+                rows = [f"{key} = {toml_value(entry)}" for key, entry in value.items()]
                 sections.append("\n".join([f"[{name}]", *rows]))
             else:
-                lines.append(f"{name} = {_toml_value(value)}")
+                lines.append(f"{name} = {toml_value(value)}")
         return "\n\n".join(["\n".join(lines), *sections]) + "\n"
 
     @classmethod
@@ -143,15 +144,6 @@ def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
         else:
             flat[name] = value
     return flat
-
-
-def _toml_value(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    # JSON escapes as TOML does, but leaves one control character alone.
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 _ADAPTER = TypeAdapter(RunSpec)

@@ -1,0 +1,15 @@
+"""Values as TOML writes them; the standard library only reads TOML."""
+
+import json
+
+
+def toml_value(value: object) -> str:
+    """A number, a truth value, a list of them or a text; anything else as its text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(toml_value, value))}]"
+    # JSON escapes as TOML does, but leaves one control character alone.
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

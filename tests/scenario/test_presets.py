@@ -1,0 +1,199 @@
+"""Presets: what fills a spec that its user left open, and what does not."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from feddep.algorithms import METHODS, find_method
+from feddep.errors import DataError, InputError
+from feddep.graph.folder import write_graph
+from feddep.graph.graph import Graph
+from feddep.graph.shard import Shards, write_shards
+from feddep.scenario import presets
+from feddep.scenario.build import dataset_names, resolve
+from feddep.scenario.presets import preset_settings, with_tuned
+from feddep.scenario.spec import RunSpec
+
+PACKAGED = Path(presets.__file__).with_name("presets.toml")
+CONTENT = """
+[paper.citeseer]
+"embedding.width" = 64
+
+[tuned.feddep.citeseer]
+"training.rounds" = 100
+"embedding.width" = 256
+"embedding.depth" = 3
+
+[tuned.fedavg.synthetic]
+"training.learning_rate" = 0.5
+"""
+
+
+@pytest.fixture
+def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    path = tmp_path / "presets.toml"
+    path.write_text(CONTENT)
+    monkeypatch.setattr(presets, "FILE", path)
+    return path
+
+
+def resolved(**given: object) -> RunSpec:
+    dotted = {key.replace("__", "."): value for key, value in given.items()}
+    return resolve(RunSpec().with_settings(dotted), dotted)
+
+
+# The packaged file
+
+
+@pytest.mark.parametrize(
+    ("dataset", "width"),
+    [("cora", 128), ("citeseer", 64), ("pubmed", 256), ("msacademic", 256), ("synthetic", 128)],
+)
+@pytest.mark.parametrize("method", ["fedavg", "feddep"])
+def test_the_paper_preset_is_the_defaults_and_the_paper_s_widths(method, dataset, width):
+    found = resolved(method=method, dataset=dataset, preset="paper")
+    expected = {"method": method, "dataset": dataset, "preset": "paper", "embedding.width": width}
+    assert found == RunSpec().with_settings(expected)
+
+
+def test_what_is_packaged_fits_the_methods_and_the_data_sets(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(presets, "FILE", PACKAGED)
+    content = tomllib.loads(PACKAGED.read_text())
+    assert content.keys() <= {"paper", "tuned"}
+    assert content["paper"].keys() <= set(dataset_names())
+    for method, entries in content.get("tuned", {}).items():
+        assert METHODS[method].preset_of is None, "it would never be looked at"
+        assert entries.keys() <= set(dataset_names())
+    for method in METHODS:
+        for dataset in dataset_names():
+            assert resolved(method=method, dataset=dataset).training.rounds <= 100
+
+
+# What comes from where
+
+
+def test_tuned_stands_on_top_of_paper(file: Path):
+    spec = resolved(method="feddep", dataset="citeseer")
+    assert spec.preset == "tuned"
+    assert (spec.training.rounds, spec.embedding.width, spec.embedding.depth) == (100, 256, 3)
+    assert spec.training.learning_rate == RunSpec().training.learning_rate
+
+
+@pytest.mark.parametrize(
+    ("method", "dataset"), [("fedavg", "citeseer"), ("feddep", "cora"), ("feddep", "my/folder")]
+)
+def test_without_a_stored_entry_tuned_is_paper(file: Path, method: str, dataset: str):
+    found = find_method(method)
+    assert preset_settings("tuned", found, dataset) == preset_settings("paper", found, dataset)
+
+
+def test_paper_does_not_look_at_what_was_tuned(file: Path):
+    spec = resolved(method="feddep", dataset="citeseer", preset="paper")
+    assert (spec.training.rounds, spec.embedding.width) == (50, 64)
+
+
+def test_what_is_given_wins_over_the_preset_even_if_it_is_the_default(file: Path):
+    spec = resolved(
+        method="feddep", dataset="citeseer", training__rounds=50, embedding__width="128"
+    )
+    assert (spec.training.rounds, spec.embedding.width, spec.embedding.depth) == (50, 128, 3)
+
+
+def test_a_whole_spec_leaves_nothing_to_the_preset(file: Path):
+    spec = RunSpec().with_settings({"method": "feddep", "dataset": "citeseer"})
+    content = tomllib.loads(spec.to_toml())
+    given = {
+        key if not isinstance(value, dict) else f"{key}.{name}"
+        for key, value in content.items()
+        for name in (value if isinstance(value, dict) else [key])
+    }
+    assert resolve(spec, given) == spec
+
+
+def test_the_number_of_clients_does_not_matter(file: Path):
+    three = resolved(method="feddep", dataset="citeseer", partition__clients=3)
+    ten = resolved(method="feddep", dataset="citeseer", partition__clients=10)
+    assert three.training == ten.training
+    assert three.embedding == ten.embedding
+
+
+def test_an_unknown_preset_is_refused():
+    with pytest.raises(InputError, match=r"preset: expected 'tuned' or 'paper' \(got 'best'\)"):
+        RunSpec().with_settings({"preset": "best"})
+
+
+# Methods
+
+
+def test_an_ablation_takes_the_values_of_its_method_but_for_what_it_fixes(file: Path):
+    spec = resolved(method="feddep-wo-dgen", dataset="citeseer")
+    assert (spec.training.rounds, spec.embedding.width, spec.embedding.depth) == (100, 256, 0)
+    method = find_method("feddep-wo-dgen")
+    assert "embedding.depth" not in preset_settings("tuned", method, "citeseer")
+
+
+def test_a_method_s_own_settings_are_not_to_be_contradicted_beside_a_preset(file: Path):
+    with pytest.raises(InputError, match=r"feddep-wo-dgen has embedding.depth = 0 \(got 3\)"):
+        resolved(method="feddep-wo-dgen", dataset="citeseer", embedding__depth=3)
+
+
+# Folders
+
+
+def test_a_folder_has_the_preset_of_the_data_that_it_holds(
+    file: Path, tmp_path: Path, small_graph: Graph, small_shards: Shards
+):
+    write_graph(small_graph, tmp_path / "graph")
+    write_shards(small_shards, tmp_path / "shards")
+    for folder in ("graph", "shards"):
+        assert resolved(dataset=str(tmp_path / folder)).training.learning_rate == 0.5
+
+
+# The file
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("[paper", "cannot read the presets"),
+        ("[paper.synthetic]\nseed = 3", "keys of model, .* \\(got seed\\)"),
+        ('[paper.synthetic]\n"partition.clients" = 3', "got partition.clients"),
+    ],
+)
+def test_a_broken_file_is_named(file: Path, content: str, says: str):
+    file.write_text(content)
+    with pytest.raises(DataError, match=says) as caught:
+        resolved()
+    assert str(file) in str(caught.value)
+
+
+def test_an_unknown_key_in_the_file_is_refused(file: Path):
+    file.write_text('[paper.synthetic]\n"training.round" = 3')
+    with pytest.raises(InputError, match=r"unknown setting 'training\.round'"):
+        resolved()
+
+
+def test_an_entry_is_put_in_and_the_rest_is_kept():
+    settings = {"generator.pool": "val", "embedding.warm_start": True, "generator.keep": 0.2}
+    text = with_tuned(CONTENT, "fedavg", "cora", settings, "from a test")
+    before, after = tomllib.loads(CONTENT), tomllib.loads(text)
+    assert after["tuned"]["fedavg"].pop("cora") == settings
+    assert after == before
+    assert "# from a test" in text
+
+
+def test_an_entry_replaces_the_one_before_it():
+    text = with_tuned(CONTENT, "feddep", "citeseer", {"training.rounds": 50}, "again")
+    assert tomllib.loads(text)["tuned"]["feddep"]["citeseer"] == {"training.rounds": 50}
+    assert with_tuned(text, "feddep", "citeseer", {"training.rounds": 50}, "again") == text
+
+
+def test_the_order_in_which_entries_are_written_does_not_matter():
+    entries = [("local", "cora"), ("feddep", "pubmed"), ("feddep", "cora")]
+    one = other = PACKAGED.read_text()
+    for method, dataset in entries:
+        one = with_tuned(one, method, dataset, {"training.rounds": 50}, "x")
+    for method, dataset in reversed(entries):
+        other = with_tuned(other, method, dataset, {"training.rounds": 50}, "x")
+    assert one == other
