@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from feddep.errors import DataError
+from feddep.scenario import presets
 from feddep.scenario.spec import RunSpec
 
 Record = dict[str, Any]
@@ -51,6 +52,7 @@ def make_record(
         "split": split,
         "partition": spec.partition.kind,
         "preset": spec.preset,
+        "settings": spec.settings_of(presets.SECTIONS),
         "best_round": best,
         "scores": {
             "global": {**chosen["global"], "test_last": last["global"]["test"]},

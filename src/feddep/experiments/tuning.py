@@ -32,19 +32,19 @@ Space = Mapping[str, Sequence[Any]]
 
 FOLDER = Path("experiments/tuning")
 EVERY_METHOD: Space = {
-    "training.learning_rate": [0.05, 0.1, 0.2, 0.5],
+    "training.learning_rate": [0.1, 0.2, 0.3, 0.5],
     "training.rounds": [50, 100],
+    "training.weight_decay": [0.0, 0.0005],
 }
 WITH_EMBEDDINGS: Space = {
-    "embedding.clusters": [5, 10, 15, 20],
-    "embedding.depth": [1, 2, 3],
+    "embedding.clusters": [5, 10, 20],
+    "embedding.depth": [1, 2],
     "embedding.width": [64, 128, 256],
     "embedding.warm_start": [False, True],
-    "generator.keep": [0.2, 0.5, 0.8, 1.0],
+    "generator.keep": [0.2, 0.5, 1.0],
     "generator.pool": ["all", "val"],
     "generator.epochs": [10, 20, 40],
-    "generator.learning_rate": [0.01, 0.03, 0.1],
-    "model.embedding_start": ["zero", "glorot"],
+    "generator.learning_rate": [0.01, 0.03],
 }
 _FIRST_TRIAL: Mapping[str, Any] = {"training.rounds": 100}
 _DECIDED_HERE = ("method", "dataset", "preset", "seed")

@@ -50,6 +50,8 @@ class GeneratedNeighbours:
             targets = targets_of(training, memory)
             training.joint_step(generator, classifier, seeds.child("joint"), targets)
             mended = training.mend(generator, seeds)
+            if spec.centred:
+                mended = centred(mended)
             weights = {f"generator/{name}": a for name, a in to_arrays(generator).items()}
             memory = {**memory, **weights, "mended": mended}
         return torch.tensor(memory["mended"], device=silo.device), memory
@@ -67,6 +69,18 @@ def generator_training(silo: Silo, memory: Memory) -> GeneratorTraining:
         known = GeneratorTraining(silo, prototypes, list(_parts(memory, "foreign").values()))
         _PREPARED[silo] = known
     return known
+
+
+def centred(mended: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Generated embeddings minus their mean over the silo; nodes without any stay at zero.
+
+    A node without generated neighbours then looks like an average one to F, and so does every
+    node at the paper's inference, z̄ = 0.
+    """
+    has_any = np.asarray(mended.any(axis=1))
+    if not has_any.any():
+        return mended
+    return np.where(has_any[:, None], mended - mended[has_any].mean(axis=0), np.float32(0))
 
 
 def targets_of(training: GeneratorTraining, memory: Memory) -> Targets:

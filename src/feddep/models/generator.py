@@ -39,6 +39,8 @@ class GeneratorSpec:
         foreign_weight: β^n of the distance to the other silos' prototypes.
         refresh: every so many averaging rounds the neighbours are generated anew and DGen takes
             a joint step with F; rounds between use the same neighbours.
+        centred: F gets z̄ minus its mean over the silo's nodes, so that z̄ = 0 stands for an average
+            neighbour rather than for something that F never met; not in the paper.
         joint_batches: mini-batches of a joint step; 0 leaves DGen as it was trained before.
     """
 
@@ -53,6 +55,7 @@ class GeneratorSpec:
     own_weight: Annotated[float, Ge(0)] = 1.0
     foreign_weight: Annotated[float, Ge(0)] = 1.0
     refresh: Annotated[int, Ge(1)] = 10
+    centred: bool = True
     joint_batches: Annotated[int, Ge(0)] = 1
 
 

@@ -69,6 +69,14 @@ class RunSpec:
         section, _, name = key.rpartition(".")
         return getattr(getattr(self, section) if section else self, name)
 
+    def settings_of(self, sections: Iterable[str]) -> dict[str, Any]:
+        """The keys of some sections with their values."""
+        return {
+            f"{section}.{name}": value
+            for section in sections
+            for name, value in asdict(getattr(self, section)).items()
+        }
+
     def to_toml(self) -> str:
         """All keys, sections last."""
         lines = []
