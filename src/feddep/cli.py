@@ -234,19 +234,27 @@ def tune(
 def methods(as_json: AsJson = False) -> None:
     """List the methods."""
     from feddep.algorithms import METHODS
+    from feddep.reports.comparison import footnotes, marked
 
     if as_json:
         _print_json(
             {
-                name: {"summary": method.summary, "discloses": sorted(method.discloses)}
+                name: {
+                    "summary": method.summary,
+                    "discloses": sorted(method.discloses),
+                    "sees_cross_edges": method.sees_cross_edges,
+                }
                 for name, method in METHODS.items()
             }
         )
         return
     table = Table("method", "what it is", "what leaves a client")
     for name, method in METHODS.items():
-        table.add_row(name, method.summary, ", ".join(sorted(method.discloses)) or "scores only")
+        leaves = ", ".join(sorted(method.discloses)) or "scores only"
+        table.add_row(marked(name), method.summary, leaves)
     out_console.print(table)
+    for note in footnotes(METHODS):
+        out_console.print(note)
 
 
 @app.command()

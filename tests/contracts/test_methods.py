@@ -16,7 +16,7 @@ from feddep.federation.conduct import Progress, conduct
 from feddep.federation.messages import group_of
 from feddep.graph.graph import Part
 from feddep.runtime.inprocess import InProcess
-from feddep.scenario.build import parties, recipe_for, settings_of
+from feddep.scenario.build import known_at_first, parties, recipe_for, settings_of
 from feddep.scenario.spec import RunSpec
 
 
@@ -181,7 +181,8 @@ def messages(method, small_shards):
     recipe = recipe_for(spec_of(method, small_shards), small_shards.graph, method)
     with InProcess(small_shards, method, recipe, workers=1, device="cpu") as runtime:
         recorder = Recorder(runtime)
-        conduct(method.phases, recipe, runtime.clients, recorder, Progress(), lambda *_: None)
+        start = Progress(state=known_at_first(small_shards, method))
+        conduct(method.phases, recipe, runtime.clients, recorder, start, lambda *_: None)
     return recorder.messages
 
 

@@ -50,6 +50,7 @@ def test_only_methods_with_embeddings_search_for_them():
     assert search_space(find_method("fedavg")).keys() == {
         "training.learning_rate",
         "training.rounds",
+        "training.weight_decay",
     }
     assert {"embedding.depth", "generator.keep"} < search_space(find_method("feddep")).keys()
     assert "embedding.depth" not in search_space(find_method("feddep-wo-dgen"))
@@ -70,16 +71,16 @@ def test_the_same_command_draws_the_same_trials_and_more_go_on(tmp_path: Path):
 
 def test_trials_differ_from_each_other_and_a_small_space_gives_fewer(tmp_path: Path):
     trials = declare(tmp_path, trials=100).trials
-    assert len(trials) == 8, "four learning rates, two numbers of rounds; trial 0 is one of them"
-    assert len({trial.spec for trial in trials}) == 8
+    assert len(trials) == 16, "4 learning rates, 2 numbers of rounds, 2 penalties; trial 0 is one"
+    assert len({trial.spec for trial in trials}) == 16
 
 
 def test_a_fixed_key_is_not_searched(tmp_path: Path):
     fixed = SMALL | {"training.rounds": "1"}
     trials = declare(tmp_path, fixed=fixed).trials
-    assert len(trials) == 4
+    assert len(trials) == 8
     assert all(trial.spec.training.rounds == 1 for trial in trials)
-    all_fixed = fixed | {"training.learning_rate": 0.3}
+    all_fixed = fixed | {"training.learning_rate": 0.3, "training.weight_decay": 0}
     assert len(declare(tmp_path, fixed=all_fixed).trials) == 1
 
 
@@ -192,7 +193,7 @@ def test_the_choice_is_stored_with_where_it_comes_from(tmp_path: Path):
         "clients": 5,
         "records": "fedavg-synthetic.jsonl",
         "trial": outcome.chosen,
-        "trials": 8,
+        "trials": 12,
         "seeds": [0, 1, 2],
         "validation": 0.5,
     }

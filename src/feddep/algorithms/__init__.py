@@ -11,6 +11,7 @@ from feddep.algorithms import (
     feddep_wo_nfdp,
     feddep_wo_proto,
     local,
+    oracle,
 )
 from feddep.algorithms.method import Method
 from feddep.errors import unknown
@@ -25,6 +26,7 @@ METHODS: dict[str, Method] = {
         feddep_wo_proto,
         feddep_wo_nfdp,
         feddep,
+        oracle,
     )
 }
 

@@ -19,6 +19,8 @@ class Method:
         settings: keys of the spec that make the method what it is; they cannot be changed.
         preset_of: the method whose tuned settings are used; an ablation must differ from it in
             nothing but what it leaves out.
+        sees_cross_edges: a third party that knows the edges between clients takes part, against
+            the premise that nobody does; every table marks it.
         fused: the classifier takes embeddings of missing neighbours.
         whole_graph: one party holds the whole graph; the number of clients does not matter.
     """
@@ -29,5 +31,6 @@ class Method:
     discloses: frozenset[str] = frozenset()
     settings: Mapping[str, Any] = field(default_factory=dict)
     preset_of: str | None = None
+    sees_cross_edges: bool = False
     fused: bool = False
     whole_graph: bool = False

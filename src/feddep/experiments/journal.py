@@ -11,7 +11,7 @@ from feddep.errors import InterruptedRunError
 from feddep.experiments.folder import RunFolder
 from feddep.experiments.records import entry_of
 from feddep.federation.conduct import Progress
-from feddep.federation.messages import Arrays, group, grouped
+from feddep.federation.messages import Arrays, State, group, grouped
 from feddep.federation.metering import Meter
 from feddep.federation.phase import AnyPhase, Report
 from feddep.learning.evaluation import Scores
@@ -89,11 +89,15 @@ class Journal:
             entry["global"] = {"test": _mean("test", scores), "val": _mean("val", scores)}
         self._pending.clear()
 
-    def restore(self) -> Progress:
-        """Goes on from the folder's checkpoint, or from the beginning if there is none."""
+    def restore(self, known: State | None = None) -> Progress:
+        """Goes on from the folder's checkpoint, or from the beginning if there is none.
+
+        Args:
+            known: what the server knows at the beginning.
+        """
         stored = self.folder.load_checkpoint() if self.folder else None
         if stored is None:
-            return Progress()
+            return Progress(state=known or {})
         header, arrays = stored
         self.history, self.best = header["history"], header["best"]
         self.seconds, self.measuring_seconds = header["seconds"], header["measuring_seconds"]

@@ -15,7 +15,7 @@ from feddep.federation.metering import Meter
 from feddep.graph.shard import Shards
 from feddep.learning.classifier import Classifier
 from feddep.runtime.inprocess import InProcess
-from feddep.scenario.build import recipe_for
+from feddep.scenario.build import known_at_first, recipe_for
 from feddep.scenario.spec import RunSpec
 
 
@@ -45,7 +45,7 @@ def run(
         meter.expect(phase.name for phase in method.phases)
         rounds = {phase.name: phase.rounds(recipe) for phase in method.phases}
         journal = Journal(runtime, meter, rounds, folder, watch, stop_requested)
-        progress = journal.restore()
+        progress = journal.restore(known_at_first(shards, method))
         setup_seconds = time.perf_counter() - started
         journal.start()
         conduct(method.phases, recipe, runtime.clients, meter, progress, journal.after_round)

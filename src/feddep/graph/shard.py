@@ -111,6 +111,21 @@ class Shards:
         lost: Ints = edges[source_owner != target_owner]
         return lost
 
+    def crossings(self) -> list[Longs]:
+        """For each client ``(k, 3)``: a node of its own, another client, and a neighbour there.
+
+        Nodes are numbered as in their shards; an edge between clients is in two of the lists.
+        """
+        edges = self.lost_edges()
+        ends = np.concatenate([edges, edges[:, ::-1]]).astype(np.int64)
+        place = np.empty(self.graph.nodes, np.int64)
+        for client in range(self.clients):
+            members = self.members(client)
+            place[members] = np.arange(len(members))
+        rows = np.stack([place[ends[:, 0]], self.owner[ends[:, 1]], place[ends[:, 1]]], axis=1)
+        from_client = self.owner[ends[:, 0]]
+        return [_sorted_rows(rows[from_client == client]) for client in range(self.clients)]
+
     def __len__(self) -> int:
         return self.clients
 
@@ -122,6 +137,10 @@ class Shards:
 
     def __repr__(self) -> str:
         return f"Shards({self.graph!r}, clients={self.clients}, {self.kind!r}, seed={self.seed})"
+
+
+def _sorted_rows(rows: Longs) -> Longs:
+    return rows[np.lexsort(rows.T[::-1])]
 
 
 class _ShardsManifest(Manifest):

@@ -57,6 +57,17 @@ class GeneratedNeighbours:
         return torch.tensor(memory["mended"], device=silo.device), memory
 
 
+@dataclass(frozen=True)
+class KnownNeighbours:
+    """Neighbours that the silo was told of once; their mean is in its memory as ``mended``."""
+
+    def mend(
+        self, classifier: FusedSage, silo: Silo, memory: Memory, round: int
+    ) -> tuple[Tensor, Memory]:
+        """See :class:`Mender`."""
+        return torch.tensor(memory["mended"], device=silo.device), memory
+
+
 def generator_training(silo: Silo, memory: Memory) -> GeneratorTraining:
     """The silo's generator with its ground truth, prepared once and kept while the process lives.
 

@@ -84,7 +84,10 @@ def pull(rows: Floats, embeddings: torch.Tensor) -> Floats:
     """The gradient 2 (z̃ - z_u) for each generated row, u the nearest of the nodes."""
     flat = torch.from_numpy(np.array(rows)).reshape(-1, rows.shape[-1])
     nearest = torch.cat(
-        [squared_distances(part, embeddings).argmin(dim=1) for part in torch.split(flat, _ROWS_AT_ONCE)]
+        [
+            squared_distances(part, embeddings).argmin(dim=1)
+            for part in torch.split(flat, _ROWS_AT_ONCE)
+        ]
     )
     gradient: Floats = (2 * (flat - embeddings[nearest])).reshape(rows.shape).numpy()
     return gradient

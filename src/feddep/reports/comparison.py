@@ -1,10 +1,12 @@
 """Methods side by side: accuracy, bytes, seconds."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from feddep.algorithms import METHODS
 from feddep.experiments.records import Record
 
+SEES_CROSS_EDGES = "†"
 HEADINGS = ("method", "test (global)", "test (silo)", "bytes up", "bytes down", "seconds")
 
 
@@ -12,7 +14,7 @@ def comparison_rows(records: Sequence[Record]) -> list[tuple[str, ...]]:
     """One row of texts for each record, under :data:`HEADINGS`."""
     return [
         (
-            record["method"],
+            marked(record["method"]),
             accuracy(record["scores"]["global"]["test"]),
             accuracy(record["scores"]["silo"]["test"]),
             size(record["traffic"]["up_bytes"]),
@@ -21,6 +23,19 @@ def comparison_rows(records: Sequence[Record]) -> list[tuple[str, ...]]:
         )
         for record in records
     ]
+
+
+def marked(method: str) -> str:
+    """A method's name with the marks that every table shows."""
+    known = METHODS.get(method)
+    return method + (SEES_CROSS_EDGES if known and known.sees_cross_edges else "")
+
+
+def footnotes(methods: Iterable[str]) -> list[str]:
+    """What the marks of these methods mean."""
+    if any(marked(method) != method for method in methods):
+        return [f"{SEES_CROSS_EDGES} sees cross-client edges, which nobody has in our problem."]
+    return []
 
 
 def comparison_markdown(records: Sequence[Record]) -> str:
@@ -35,6 +50,7 @@ def comparison_markdown(records: Sequence[Record]) -> str:
         "test nodes on the whole graph; *silo* each client's own test nodes on its own subgraph.",
         "",
         markdown_table(HEADINGS, comparison_rows(records)),
+        *footnotes(record["method"] for record in records),
     ]
     return "\n".join(lines)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from feddep.experiments.records import Record
-from feddep.reports.comparison import markdown_table
+from feddep.reports.comparison import footnotes, markdown_table, marked
 
 
 def summary_table(rows: Sequence[tuple[Mapping[str, Any], Record]]) -> str:
@@ -17,7 +17,10 @@ def summary_table(rows: Sequence[tuple[Mapping[str, Any], Record]]) -> str:
     groups: dict[tuple[str, ...], list[Record]] = {}
     names = _varied([settings for settings, _ in rows])
     for settings, record in rows:
-        groups.setdefault(tuple(str(settings[name]) for name in names), []).append(record)
+        setting = tuple(
+            marked(settings[name]) if name == "method" else str(settings[name]) for name in names
+        )
+        groups.setdefault(setting, []).append(record)
     lines = [
         (
             *setting,
@@ -29,7 +32,9 @@ def summary_table(rows: Sequence[tuple[Mapping[str, Any], Record]]) -> str:
         for setting, records in groups.items()
     ]
     headings = [name.rpartition(".")[2] for name in names]
-    return markdown_table((*headings, "global test", "silo test", "silo val", "seeds"), lines)
+    table = markdown_table((*headings, "global test", "silo test", "silo val", "seeds"), lines)
+    notes = footnotes(str(settings.get("method")) for settings, _ in rows)
+    return "\n".join([table, *(f"{note}\n" for note in notes)])
 
 
 def _varied(cells: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -12,6 +12,7 @@ import numpy as np
 from feddep.algorithms import find_method
 from feddep.algorithms.method import Method
 from feddep.errors import InputError, unknown
+from feddep.federation.messages import State, grouped
 from feddep.graph import datasets, partition, splits, synthetic
 from feddep.graph.files import MANIFEST, format_of
 from feddep.graph.folder import is_graph_folder, read_graph
@@ -132,6 +133,13 @@ def deal_out(
 def parties(shards: Shards, method: Method) -> Iterable[Graph]:
     """What each party of a method holds: its shard, or one party the whole graph."""
     return [shards.graph] if method.whole_graph else shards
+
+
+def known_at_first(shards: Shards, method: Method) -> State:
+    """What the server knows before the first message: nothing, or the edges between clients."""
+    if not method.sees_cross_edges:
+        return {}
+    return grouped("crossings", {str(i): rows for i, rows in enumerate(shards.crossings())})
 
 
 def recipe_for(spec: RunSpec, graph: Graph, method: Method) -> Recipe:

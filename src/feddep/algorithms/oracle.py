@@ -1,0 +1,18 @@
+"""Oracle: F fused with the true missing neighbours' embeddings, what a perfect DGen would give."""
+
+from feddep.algorithms import feddep
+from feddep.algorithms.method import Method
+from feddep.learning.mending import KnownNeighbours
+from feddep.phases.averaging import Averaging
+from feddep.phases.local_gnn import LocalGnnTraining
+from feddep.phases.true_neighbours import TrueNeighbours
+
+METHOD = Method(
+    name="oracle",
+    summary="FedDEP given the true missing neighbours: a ceiling, not a method to deploy.",
+    phases=(LocalGnnTraining(), TrueNeighbours(), Averaging(mender=KnownNeighbours())),
+    discloses=frozenset({"embeddings", "classifier"}),
+    preset_of=feddep.METHOD.name,
+    sees_cross_edges=True,
+    fused=True,
+)

@@ -1,0 +1,55 @@
+"""FedDEP without prototypes: rows out, gradients back, every epoch."""
+
+import numpy as np
+import pytest
+import torch
+
+from feddep.experiments import pipeline
+from feddep.phases.peer_search import pull
+from feddep.scenario.build import settings_of
+from feddep.scenario.spec import RunSpec
+
+EPOCHS, WIDTH, SLOTS = 3, 6, 2
+
+
+def test_a_pull_is_the_gradient_of_the_squared_distance_to_the_nearest():
+    embeddings = torch.tensor([[0.0, 0.0], [3.0, 3.0]])
+    rows = np.array([[[1.0, 0.0], [2.0, 3.0]]], np.float32)
+    assert pull(rows, embeddings).tolist() == [[[2.0, 0.0], [-2.0, 0.0]]]
+
+
+def test_a_pull_agrees_with_autograd():
+    rng = np.random.default_rng(0)
+    embeddings = torch.tensor(rng.normal(size=(7, 4)), dtype=torch.float32)
+    rows = torch.tensor(rng.normal(size=(5, 3, 4)), dtype=torch.float32, requires_grad=True)
+    distances = torch.cdist(rows.reshape(15, 4), embeddings).square().amin(dim=1).sum()
+    distances.backward()
+    np.testing.assert_allclose(pull(rows.detach().numpy(), embeddings), rows.grad, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def result(small_shards):
+    settings = {
+        "method": "feddep-wo-proto",
+        "training.rounds": 1,
+        "model.hidden": 8,
+        "embedding.width": WIDTH,
+        "embedding.epochs": 2,
+        "generator.epochs": EPOCHS,
+        "generator.slots": SLOTS,
+    }
+    spec = RunSpec().with_settings(settings | settings_of(small_shards))
+    return pipeline.run(spec, small_shards, workers=1, device="cpu")
+
+
+def test_every_epoch_costs_messages(result, small_shards):
+    clients = small_shards.clients
+    remaining = [graph.nodes - round(0.5 * graph.nodes) for graph in small_shards]
+    rows = sum(remaining) * SLOTS * WIDTH * 4
+    # Up: each client's rows, and a gradient for each row of each other client.
+    up = EPOCHS * (rows + (clients - 1) * rows)
+    assert result.traffic["phases"]["peer_search"]["up_bytes"] == up
+
+
+def test_no_prototype_is_sent(result):
+    assert "prototype_exchange" not in result.traffic["phases"]
