@@ -100,7 +100,7 @@ def training():
     recipe = Recipe(
         features=12,
         classes=2,
-        fused=True,
+        fusion="all",
         model=ModelSpec(hidden=8, embedding_start="glorot"),
         training=TrainingSpec(batch_size=8),
         generator=GeneratorSpec(epochs=30, slots=3, learning_rate=0.02),

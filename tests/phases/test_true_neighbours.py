@@ -31,7 +31,7 @@ def mended(centred: bool):
         classes=2,
         embedding=EmbeddingSpec(width=2),
         generator=GeneratorSpec(centred=centred),
-        fused=True,
+        fusion="all",
     )
     phase, silos = TrueNeighbours(), [Silo(i, g, recipe, None) for i, g in enumerate(SHARDS)]
     states = [{"embeddings": rows} for rows in EMBEDDINGS]

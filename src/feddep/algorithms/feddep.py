@@ -17,5 +17,5 @@ METHOD = Method(
         Averaging(mender=GeneratedNeighbours()),
     ),
     discloses=frozenset({"prototypes", "classifier"}),
-    fused=True,
+    fusion="all",
 )

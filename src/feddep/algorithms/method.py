@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from feddep.federation.phase import AnyPhase
+from feddep.models.sage import Fusion
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,11 +18,13 @@ class Method:
         phases: its conversations, in order.
         discloses: groups of arrays that leave a client.
         settings: keys of the spec that make the method what it is; they cannot be changed.
+        defaults: keys of the spec that the method starts from; presets and users may change them.
         preset_of: the method whose tuned settings are used; an ablation must differ from it in
             nothing but what it leaves out.
         sees_cross_edges: a third party that knows the edges between clients takes part, against
             the premise that nobody does; every table marks it.
-        fused: the classifier takes embeddings of missing neighbours.
+        fusion: which of the classifier's layers take embeddings of missing neighbours.
+        reconstruction: no text of the original was at hand; every table says so.
         whole_graph: one party holds the whole graph; the number of clients does not matter.
     """
 
@@ -30,7 +33,9 @@ class Method:
     phases: tuple[AnyPhase, ...]
     discloses: frozenset[str] = frozenset()
     settings: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     preset_of: str | None = None
     sees_cross_edges: bool = False
-    fused: bool = False
+    fusion: Fusion = "none"
+    reconstruction: bool = False
     whole_graph: bool = False

@@ -14,5 +14,5 @@ METHOD = Method(
     discloses=frozenset({"embeddings", "classifier"}),
     preset_of=feddep.METHOD.name,
     sees_cross_edges=True,
-    fused=True,
+    fusion="all",
 )

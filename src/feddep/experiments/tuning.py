@@ -52,7 +52,7 @@ _DECIDED_HERE = ("method", "dataset", "preset", "seed")
 
 def search_space(method: Method) -> Space:
     """What is searched for a method, but for the keys that it fixes itself."""
-    whole = {**EVERY_METHOD, **(WITH_EMBEDDINGS if method.fused else {})}
+    whole = {**EVERY_METHOD, **(WITH_EMBEDDINGS if method.fusion == "all" else {})}
     return {key: values for key, values in whole.items() if key not in method.settings}
 
 

@@ -9,7 +9,7 @@ Source: the paper's section 3.2. For silo i, over the nodes v that remain after 
 p over the kept rows. A node without hidden neighbours adds nothing to the second term.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -32,6 +32,7 @@ from feddep.models.weights import Weights, from_arrays
 from feddep.seeding import Seeds
 
 _NODES_AT_ONCE = 1024
+_FEW = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +72,14 @@ def reconstruction_loss(generated: Generated, targets: Targets, spec: GeneratorS
     rows = generated.rows.reshape(nodes * slots, width)
     degree = smooth_l1_loss(generated.degree, targets.missing_degree, reduction="sum")
 
-    to_own = squared_distances(rows, targets.own).view(nodes, slots, -1)
-    nearest = to_own.masked_fill(~targets.has_hidden.unsqueeze(1), torch.inf).amin(dim=2)
-    any_hidden = targets.has_hidden.any(dim=1, keepdim=True)
-    own = torch.where(any_hidden, nearest, 0.0)
+    centres, has_hidden = targets.own, targets.has_hidden
+    if len(centres) > _FEW:  # nodes rather than prototypes: only those that are hidden here
+        needed = has_hidden.any(dim=0)
+        needed[0] = True  # there is always one
+        centres, has_hidden = centres[needed], has_hidden[:, needed]
+    to_own = squared_distances(rows, centres).view(nodes, slots, -1)
+    nearest = to_own.masked_fill(~has_hidden.unsqueeze(1), torch.inf).amin(dim=2)
+    own = torch.where(has_hidden.any(dim=1, keepdim=True), nearest, 0.0)
 
     foreign = torch.zeros_like(own)
     if targets.foreign:
@@ -174,9 +179,14 @@ class GeneratorTraining:
 
     def generate(self, generator: DeepGenerator, seeds: Seeds) -> npt.NDArray[np.float32]:
         """z̃ of every remaining node of the impaired graph, ``(m, P, d_z)``."""
-        return self._everywhere(
-            generator, self.impaired.graph, self._table, seeds, lambda g: g.rows
-        )
+        found = self._everywhere(generator, self.impaired.graph, self._table, seeds)
+        return np.concatenate([generated.rows.cpu().numpy() for _, generated in found])
+
+    def sample(self, count: int, seeds: Seeds) -> tuple[EgoGraphs, FeatureTable]:
+        """Ego-graphs of some remaining nodes of the impaired graph, and its features."""
+        rng = seeds.stream("sampling")
+        nodes = rng.permutation(self.impaired.graph.nodes)[:count]
+        return self._sampler(self.impaired.graph).sample(nodes, rng), self._table
 
     def joint_step(
         self,
@@ -210,27 +220,24 @@ class GeneratorTraining:
 
     def mend(self, generator: DeepGenerator, seeds: Seeds) -> npt.NDArray[np.float32]:
         """z̄ of every node of the silo, ``(n, d_z)``, from sampled neighbours."""
-        graph, table = self.silo.graph, self.silo.table
-        return self._everywhere(generator, graph, table, seeds, Generated.mean)
+        found = self.generated(generator, seeds)
+        return np.concatenate([generated.mean().cpu().numpy() for _, generated in found])
+
+    def generated(
+        self, generator: DeepGenerator, seeds: Seeds
+    ) -> Iterator[tuple[npt.NDArray[np.int64], Generated]]:
+        """Some nodes of the silo and what is generated for them, until all had their turn."""
+        return self._everywhere(generator, self.silo.graph, self.silo.table, seeds)
 
     def _everywhere(
-        self,
-        generator: DeepGenerator,
-        graph: Graph,
-        table: FeatureTable,
-        seeds: Seeds,
-        wanted: Callable[[Generated], Tensor],
-    ) -> npt.NDArray[np.float32]:
-        """What is wanted of the neighbours generated for every node of a graph."""
+        self, generator: DeepGenerator, graph: Graph, table: FeatureTable, seeds: Seeds
+    ) -> Iterator[tuple[npt.NDArray[np.int64], Generated]]:
         sampler = self._sampler(graph)
         noise, sampling = seeds.stream("noise"), seeds.stream("sampling")
-        slices = np.array_split(np.arange(graph.nodes), -(-graph.nodes // _NODES_AT_ONCE))
-        with torch.no_grad():
-            rows = [
-                wanted(generator(table, sampler.sample(nodes, sampling), noise)) for nodes in slices
-            ]
-        found: npt.NDArray[np.float32] = torch.cat(rows).cpu().numpy()
-        return found
+        for nodes in np.array_split(np.arange(graph.nodes), -(-graph.nodes // _NODES_AT_ONCE)):
+            with torch.no_grad():
+                found = generator(table, sampler.sample(nodes, sampling), noise)
+            yield nodes, found
 
     def _loss(
         self,

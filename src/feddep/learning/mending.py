@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from feddep.learning.expansion import expand, features_from
 from feddep.learning.generation import GeneratorTraining, Targets
 from feddep.learning.prototypes import Prototypes
 from feddep.learning.recipe import Silo
@@ -20,13 +21,26 @@ Memory = Mapping[str, npt.NDArray[Any]]
 """What a silo remembers between messages."""
 
 
+@dataclass(frozen=True, eq=False)
+class Mended:
+    """What a client trains and scores on in one round.
+
+    Attributes:
+        silo: its own, or one whose graph has more nodes.
+        embeddings: z̄ of every node, ``(n, d_z)``, for a classifier that takes them.
+    """
+
+    silo: Silo
+    embeddings: Tensor | None = None
+
+
 class Mender(Protocol):
-    """Whoever can tell z̄ of a silo's nodes."""
+    """Whoever can tell what a silo's nodes miss."""
 
     def mend(
         self, classifier: FusedSage, silo: Silo, memory: Memory, round: int
-    ) -> tuple[Tensor, Memory]:
-        """z̄ of every node, ``(n, d_z)``, for this round of averaging, and the silo's memory."""
+    ) -> tuple[Mended, Memory]:
+        """The silo mended for this round of averaging, and its memory."""
         ...
 
 
@@ -40,7 +54,7 @@ class GeneratedNeighbours:
 
     def mend(
         self, classifier: FusedSage, silo: Silo, memory: Memory, round: int
-    ) -> tuple[Tensor, Memory]:
+    ) -> tuple[Mended, Memory]:
         """See :class:`Mender`."""
         spec = silo.recipe.generator
         if round % spec.refresh == 0 or "mended" not in memory:
@@ -54,7 +68,7 @@ class GeneratedNeighbours:
                 mended = centred(mended)
             weights = {f"generator/{name}": a for name, a in to_arrays(generator).items()}
             memory = {**memory, **weights, "mended": mended}
-        return torch.tensor(memory["mended"], device=silo.device), memory
+        return Mended(silo, torch.tensor(memory["mended"], device=silo.device)), memory
 
 
 @dataclass(frozen=True)
@@ -63,9 +77,26 @@ class KnownNeighbours:
 
     def mend(
         self, classifier: FusedSage, silo: Silo, memory: Memory, round: int
-    ) -> tuple[Tensor, Memory]:
+    ) -> tuple[Mended, Memory]:
         """See :class:`Mender`."""
-        return torch.tensor(memory["mended"], device=silo.device), memory
+        return Mended(silo, torch.tensor(memory["mended"], device=silo.device)), memory
+
+
+@dataclass(frozen=True)
+class AddedNodes:
+    """Neighbours that stand in the silo's memory as nodes: their features and their links."""
+
+    def mend(
+        self, classifier: FusedSage, silo: Silo, memory: Memory, round: int
+    ) -> tuple[Mended, Memory]:
+        """See :class:`Mender`."""
+        known = _EXPANDED.get(silo)
+        if known is None or known[0] is not memory["added/links"]:
+            features = features_from(_parts(memory, "added"), silo.graph.feature_count)
+            graph = expand(silo.graph, memory["added/links"], features)
+            known = memory["added/links"], replace(silo, graph=graph)
+            _EXPANDED[silo] = known
+        return Mended(known[1]), memory
 
 
 def generator_training(silo: Silo, memory: Memory) -> GeneratorTraining:
@@ -80,6 +111,17 @@ def generator_training(silo: Silo, memory: Memory) -> GeneratorTraining:
         known = GeneratorTraining(silo, prototypes, list(_parts(memory, "foreign").values()))
         _PREPARED[silo] = known
     return known
+
+
+def mean_of(
+    nodes: npt.NDArray[np.int64], neighbours: npt.NDArray[np.float32], silo: Silo
+) -> npt.NDArray[np.float32]:
+    """z̄ of every node from known neighbours, one row for each entry of ``nodes``."""
+    total = np.zeros((silo.graph.nodes, neighbours.shape[1]), np.float32)
+    np.add.at(total, nodes, neighbours)
+    count = np.bincount(nodes, minlength=silo.graph.nodes)
+    mended = (total / np.maximum(count, 1)[:, None]).astype(np.float32)
+    return centred(mended) if silo.recipe.generator.centred else mended
 
 
 def centred(mended: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -107,4 +149,5 @@ def _parts(memory: Memory, group: str) -> dict[str, npt.NDArray[np.float32]]:
     return {name.removeprefix(prefix): a for name, a in memory.items() if name.startswith(prefix)}
 
 
+_EXPANDED: "WeakKeyDictionary[Silo, tuple[npt.NDArray[Any], Silo]]" = WeakKeyDictionary()
 _PREPARED: "WeakKeyDictionary[Silo, GeneratorTraining]" = WeakKeyDictionary()

@@ -46,6 +46,9 @@ class EmbeddingSpec:
             neighbour lists, each example's gradient clipped and noised.
         noise: noise multiplier σ of DP-SGD (paper: 2).
         clip: largest norm of an example's gradient in DP-SGD (the paper does not say).
+        code_noise: standard deviation of the noise on node codes that are shown to the server
+            (FedGSL).
+        code_neighbours: neighbours that the server finds for each code (FedGSL).
         clusters: C, most prototypes a silo releases.
         smallest: a cluster of fewer nodes is merged into the nearest other; a cluster of one
             would be a node's embedding.
@@ -60,6 +63,8 @@ class EmbeddingSpec:
     protection: Literal["sampling", "dp-sgd"] = "sampling"
     noise: Annotated[float, Ge(0)] = 2.0
     clip: Annotated[float, Gt(0)] = 1.0
+    code_noise: Annotated[float, Ge(0)] = 0.1
+    code_neighbours: Annotated[int, Ge(1)] = 5
     clusters: Annotated[int, Ge(1)] = 10
     smallest: Annotated[int, Ge(1)] = 5
 

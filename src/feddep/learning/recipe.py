@@ -12,7 +12,7 @@ from feddep.graph.graph import Graph
 from feddep.learning.prototypes import EmbeddingSpec
 from feddep.models.generator import GeneratorSpec
 from feddep.models.kernels import FeatureTable
-from feddep.models.sage import FusedSage, ModelSpec, initialise
+from feddep.models.sage import FusedSage, Fusion, ModelSpec, initialise
 from feddep.models.weights import Weights, from_arrays
 from feddep.seeding import Seeds
 
@@ -28,6 +28,9 @@ class TrainingSpec:
         fanout: d, neighbours drawn for every node and hop.
         learning_rate: of SGD.
         weight_decay: L2 penalty (the paper has none).
+        update_clip: C, largest norm of the change that a client sends after a round; 0 sends the
+            weights as they are.
+        update_noise: σ; with a clip norm, N(0, (σC)²) is added to every number that is sent.
     """
 
     rounds: Annotated[int, Ge(1)] = 50
@@ -36,6 +39,8 @@ class TrainingSpec:
     fanout: Annotated[int, Ge(1)] = 5
     learning_rate: Annotated[float, Gt(0)] = 0.1
     weight_decay: Annotated[float, Ge(0)] = 0.0
+    update_clip: Annotated[float, Ge(0)] = 0.0
+    update_noise: Annotated[float, Ge(0)] = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +55,7 @@ class Recipe:
         training: how it is trained.
         embedding: the local GNN and its prototypes.
         generator: DGen.
-        fused: the classifier takes embeddings of missing neighbours.
+        fusion: which of the classifier's layers take embeddings of missing neighbours.
     """
 
     features: int
@@ -60,17 +65,23 @@ class Recipe:
     training: TrainingSpec = field(default_factory=TrainingSpec)
     embedding: EmbeddingSpec = field(default_factory=EmbeddingSpec)
     generator: GeneratorSpec = field(default_factory=GeneratorSpec)
-    fused: bool = False
+    fusion: Fusion = "none"
 
     @property
     def embedding_width(self) -> int:
-        """d_z; embeddings of depth 0 are the features themselves."""
+        """d_z; embeddings of depth 0 are the features themselves.
+
+        What the last layer alone takes are hidden states, of the layer before it.
+        """
+        if self.fusion == "last":
+            return self.model.hidden
         return self.embedding.width if self.embedding.depth else self.features
 
     def classifier(self, weights: Weights | None = None) -> FusedSage:
         """F with the given weights, or with the initial ones, which one seed fixes for all."""
-        width = self.embedding_width if self.fused else 0
-        model = FusedSage(self.model, self.features, self.classes, width)
+        width = 0 if self.fusion == "none" else self.embedding_width
+        last_only = self.fusion == "last"
+        model = FusedSage(self.model, self.features, self.classes, width, last_only=last_only)
         if weights is None:
             initialise(model, Seeds(self.seed).child("classifier"))
             if self.model.embedding_start == "zero":

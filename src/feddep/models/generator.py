@@ -105,13 +105,20 @@ class DeepGenerator(nn.Module):
 
     def forward(self, table: FeatureTable, ego: EgoGraphs, rng: np.random.Generator) -> Generated:
         """Generates neighbours for the targets of ``ego``; ``rng`` gives noise and selection."""
+        inputs, degree = self.encode(table, ego, rng)
+        hidden = torch.relu(torch.addmm(self.hidden_bias, inputs, self.hidden))
+        rows = torch.tanh(torch.addmm(self.rows_bias, hidden, self.rows))
+        shaped = rows.view(len(inputs), self.spec.slots, self.embedding)
+        return Generated(degree, shaped, select(degree, self.spec, rng))
+
+    def encode(
+        self, table: FeatureTable, ego: EgoGraphs, rng: np.random.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """h + N(0, 1), ``(n, d_h)``, and ñ, ``(n,)``, of the targets."""
         h = torch.relu(self.encoder(table, ego))
         degree = torch.relu(h @ self.degree + self.degree_bias).squeeze(1)
         noise = torch.from_numpy(rng.standard_normal(tuple(h.shape), np.float32)).to(h.device)
-        hidden = torch.relu(torch.addmm(self.hidden_bias, h + noise, self.hidden))
-        rows = torch.tanh(torch.addmm(self.rows_bias, hidden, self.rows))
-        shaped = rows.view(len(h), self.spec.slots, self.embedding)
-        return Generated(degree, shaped, select(degree, self.spec, rng))
+        return h + noise, degree
 
 
 def select(degree: Tensor, spec: GeneratorSpec, rng: np.random.Generator) -> Tensor:

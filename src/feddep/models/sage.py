@@ -28,6 +28,8 @@ from feddep.models.kernels import FeatureTable, mean_of_neighbours
 from feddep.seeding import Seeds
 
 Form = Literal["closed", "separate"]
+Fusion = Literal["none", "all", "last"]
+"""Which layers take embeddings of missing neighbours."""
 
 # Above so many nodes a hidden layer of all of them takes more room than the graph itself.
 _NODES_AT_ONCE = 1 << 15
@@ -83,18 +85,29 @@ class FusedSage(nn.Module):
         features: d, feature columns.
         classes: outputs.
         embedding: d_z, width of generated embeddings; 0 gives plain GraphSAGE.
+        last_only: only the last convolution takes them.
     """
 
-    def __init__(self, spec: ModelSpec, features: int, classes: int, embedding: int = 0) -> None:
+    def __init__(
+        self,
+        spec: ModelSpec,
+        features: int,
+        classes: int,
+        embedding: int = 0,
+        *,
+        last_only: bool = False,
+    ) -> None:
         super().__init__()
         self.spec = spec
+        before = 0 if last_only else embedding
         self.features = nn.Parameter(torch.empty(features, spec.hidden))
-        self.embedding = nn.Parameter(torch.empty(embedding, spec.hidden)) if embedding else None
+        self.embedding = nn.Parameter(torch.empty(before, spec.hidden)) if before else None
         self.bias = nn.Parameter(torch.empty(spec.hidden))
         widths = [spec.hidden] * spec.layers + [classes]
+        taken = [before] * (spec.layers - 1) + [embedding]
         self.convolutions = nn.ModuleList(
-            Convolution(inputs, outputs, spec.form, embedding)
-            for inputs, outputs in pairwise(widths)
+            Convolution(inputs, outputs, spec.form, width)
+            for (inputs, outputs), width in zip(pairwise(widths), taken, strict=True)
         )
 
     def forget_embeddings(self) -> None:
@@ -146,6 +159,13 @@ class FusedSage(nn.Module):
         scores = mean_of_neighbours(torch.cat(from_neighbours), whole, closed=last.own is None)
         scores = fuse(scores + last.bias, embeddings, last.embedding)
         return scores + torch.cat(from_own) if from_own else scores
+
+    def hidden_states(
+        self, table: FeatureTable, graph: Graph, nodes: npt.NDArray[np.int64]
+    ) -> Tensor:
+        """What the last convolution takes, of some nodes, with full neighbour lists."""
+        ego = full_ego_graphs(graph, nodes, self.spec.layers - 1)
+        return self._hidden(table, ego.nodes, ego.blocks, None, None)[: len(nodes)]
 
     def _hidden(
         self,

@@ -236,7 +236,7 @@ def _add_rest(layer: _Layer, z: _Fused, out: Floats) -> None:
         for j in range(len(row)):
             row[j] += layer.bias[j]
     count = np.searchsorted(z.positions, len(out))
-    if count:
+    if count and len(layer.embedding):
         parts = np.dot(z.rows[:count], layer.embedding)
         for i in range(count):
             row, part = out[z.positions[i]], parts[i]
@@ -257,7 +257,7 @@ def _descend_rest(layer: _Layer, z: _Fused, gradient: Floats, change: _Change) -
     """A step on the bias and the embeddings' part."""
     _descend_bias(layer.bias, gradient, change)
     count = np.searchsorted(z.positions, len(gradient))
-    if count or (change.keep != 1 and len(layer.embedding)):
+    if len(layer.embedding) and (count or change.keep != 1):
         slopes = gradient[z.positions[:count]]
         _descend(layer.embedding, np.dot(z.rows[:count].T, slopes), change)
 

@@ -14,9 +14,10 @@ from feddep.federation.messages import Reply, Request, State, group, grouped
 from feddep.federation.phase import Ask, Report
 from feddep.graph.graph import Part
 from feddep.learning.evaluation import SCORE_NAMES, pooled, score
-from feddep.learning.mending import Mender
+from feddep.learning.mending import Mended, Mender
 from feddep.learning.recipe import Recipe, Silo
 from feddep.learning.trainer import train
+from feddep.learning.updates import noised_update
 from feddep.models.weights import to_arrays
 
 
@@ -59,13 +60,24 @@ class Averaging:
     def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
         """Scores the classifier on the client's own subgraph, mended or not, then trains it."""
         model = silo.classifier(group(request.arrays, "classifier"))
-        embeddings = None
+        mended = Mended(silo)
         if self.mender is not None:
-            embeddings, state = self.mender.mend(model, silo, state, request.round)
-        metrics = asdict(score(model, silo.graph, silo.table, embeddings))
+            mended, state = self.mender.mend(model, silo, state, request.round)
+        graph, table = mended.silo.graph, mended.silo.table
+        metrics = asdict(score(model, graph, table, mended.embeddings))
         if request.step == "score":
             return Reply(request.client, metrics=metrics), state
         seeds = silo.seeds.child(self.name, request.round)
-        metrics["loss"] = train(model, silo, seeds, embeddings)
+        metrics["loss"] = train(model, mended.silo, seeds, mended.embeddings)
         metrics["training_nodes"] = len(silo.graph.members(Part.TRAIN))
-        return Reply(request.client, grouped("classifier", to_arrays(model)), metrics), state
+        weights = to_arrays(model)
+        spec = silo.recipe.training
+        if spec.update_clip:
+            weights = noised_update(
+                group(request.arrays, "classifier"),
+                weights,
+                clip=spec.update_clip,
+                noise=spec.update_noise,
+                rng=seeds.stream("update"),
+            )
+        return Reply(request.client, grouped("classifier", weights), metrics), state

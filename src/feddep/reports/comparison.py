@@ -71,6 +71,11 @@ def accuracy(value: float | None) -> str:
     return "–" if value is None else f"{value:.4f}"
 
 
+def points(difference: float) -> str:
+    """A difference of accuracies in percentage points, always with its sign."""
+    return f"{100 * difference:+z.2f}".replace("-", "−")
+
+
 def size(count: int) -> str:
     """Bytes for people."""
     amount = float(count)

@@ -7,20 +7,20 @@ from typing import Any
 from feddep.experiments.records import Record
 from feddep.reports.comparison import footnotes, markdown_table, marked
 
+Rows = Sequence[tuple[Mapping[str, Any], Record]]
+"""Settings and record of every run of a sweep."""
 
-def summary_table(rows: Sequence[tuple[Mapping[str, Any], Record]]) -> str:
+
+def summary_table(rows: Rows) -> str:
     """Markdown: one line for each setting of a sweep, scores over its seeds.
 
     Args:
         rows: settings and record of every run.
     """
     groups: dict[tuple[str, ...], list[Record]] = {}
-    names = _varied([settings for settings, _ in rows])
+    names = varied([settings for settings, _ in rows])
     for settings, record in rows:
-        setting = tuple(
-            marked(settings[name]) if name == "method" else str(settings[name]) for name in names
-        )
-        groups.setdefault(setting, []).append(record)
+        groups.setdefault(setting_of(settings, names), []).append(record)
     lines = [
         (
             *setting,
@@ -31,18 +31,30 @@ def summary_table(rows: Sequence[tuple[Mapping[str, Any], Record]]) -> str:
         )
         for setting, records in groups.items()
     ]
-    headings = [name.rpartition(".")[2] for name in names]
-    table = markdown_table((*headings, "global test", "silo test", "silo val", "seeds"), lines)
+    columns = (*headings(names), "global test", "silo test", "silo val", "seeds")
+    table = markdown_table(columns, lines)
     notes = footnotes(str(settings.get("method")) for settings, _ in rows)
     return "\n".join([table, *(f"{note}\n" for note in notes)])
 
 
-def _varied(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+def varied(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     """The settings in which the runs differ, but for the seed."""
     names = cells[0] if cells else {}
     return [
         name for name in names if name != "seed" and len({str(cell[name]) for cell in cells}) > 1
     ]
+
+
+def setting_of(settings: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...]:
+    """The values under these names, as a table shows them."""
+    return tuple(
+        marked(settings[name]) if name == "method" else str(settings[name]) for name in names
+    )
+
+
+def headings(names: Sequence[str]) -> list[str]:
+    """The settings' names without their sections."""
+    return [name.rpartition(".")[2] for name in names]
 
 
 def spread(values: Sequence[float]) -> str:

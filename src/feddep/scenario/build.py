@@ -152,7 +152,7 @@ def recipe_for(spec: RunSpec, graph: Graph, method: Method) -> Recipe:
         training=spec.training,
         embedding=spec.embedding,
         generator=spec.generator,
-        fused=method.fused,
+        fusion=method.fusion,
     )
 
 

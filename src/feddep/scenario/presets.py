@@ -33,7 +33,10 @@ def preset_settings(preset: Preset, method: "Method", dataset: str) -> dict[str,
         dataset: the name of the data.
     """
     content = _read(FILE)
-    settings: dict[str, Any] = dict(content.get("paper", {}).get(dataset, {}))
+    settings: dict[str, Any] = {
+        **content.get("paper", {}).get(dataset, {}),
+        **method.defaults,
+    }
     if preset == "tuned":
         tuned = content.get("tuned", {}).get(method.preset_of or method.name, {})
         settings |= tuned.get(dataset, {})

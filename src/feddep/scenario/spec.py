@@ -37,7 +37,7 @@ class RunSpec:
         preset: where the values of keys come from that the user leaves open.
     """
 
-    method: str = "fedavg"
+    method: str = "feddep"
     dataset: str = "synthetic"
     seed: Annotated[int, Ge(0)] = 0
     preset: Preset = "tuned"

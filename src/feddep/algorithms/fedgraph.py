@@ -1,0 +1,70 @@
+"""FedGraph: the last layer also takes hidden states of neighbours at other clients.
+
+Source: Chen et al. 2021. Clients know that external neighbours exist. Layer 1 is local; before a
+round in which they are refreshed, every client computes the hidden states of its nodes that others
+link to with the current classifier, and those go to the linked clients. In the original a DDPG
+agent on the server chooses how many neighbours to sample; here the fan-out is fixed, as in every
+other method. Averages are weighted by training nodes, that is by what the batches hold in all.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from feddep.algorithms.method import Method
+from feddep.federation.matching import Matching
+from feddep.federation.messages import Reply, Request, State, group, grouped
+from feddep.federation.phase import Ask, Report
+from feddep.learning.mending import KnownNeighbours, Mender, mean_of
+from feddep.learning.recipe import Recipe, Silo
+from feddep.models.weights import to_arrays
+from feddep.phases.averaging import Averaging
+
+
+@dataclass(frozen=True)
+class AveragingWithHiddenStates(Averaging):
+    """Averaging in which hidden states of linked nodes are exchanged every few rounds."""
+
+    mender: Mender | None = field(default_factory=KnownNeighbours)
+
+    def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, Report]:
+        """Refreshes the hidden states if it is time, then goes on as ever."""
+        if ask.round % recipe.generator.refresh == 0:
+            matching = Matching(state)
+            weights = group(state, "classifier") or to_arrays(recipe.classifier())
+            replies = ask.each(
+                "show",
+                [{**grouped("classifier", weights), "nodes": nodes} for nodes in matching.linked],
+            )
+            shown = np.concatenate([reply.arrays["hidden"] for reply in replies])
+            ask.each(
+                "receive",
+                [
+                    {"nodes": matching.own_nodes(c), "neighbours": shown[matching.places(c)]}
+                    for c in range(ask.clients)
+                ],
+            )
+        return super().serve(recipe, ask, state)
+
+    def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
+        """Shows hidden states, takes in those of neighbours, or goes on as ever."""
+        if request.step == "show":
+            model = silo.classifier(group(request.arrays, "classifier"))
+            with torch.no_grad():
+                hidden = model.hidden_states(silo.table, silo.graph, request.arrays["nodes"])
+            return Reply(request.client, {"hidden": hidden.cpu().numpy()}), state
+        if request.step == "receive":
+            mended = mean_of(request.arrays["nodes"], request.arrays["neighbours"], silo)
+            return Reply(request.client), {**state, "mended": mended}
+        return super().answer(request, state, silo)
+
+
+METHOD = Method(
+    name="fedgraph",
+    summary="GraphSAGE averaged; its last layer sees hidden states of neighbours elsewhere.",
+    phases=(AveragingWithHiddenStates(),),
+    discloses=frozenset({"hidden", "classifier"}),
+    sees_cross_edges=True,
+    fusion="last",
+)

@@ -1,0 +1,23 @@
+"""FedGSL, a reconstruction: structure learning over noised node codes.
+
+No text of the original (Zhao et al. 2022) was at hand. What is known of it from the paper: clients
+upload noised codes of their nodes, and a graph across clients is learnt from them. Here the codes
+are low-dimensional embeddings of each client's own GNN, and the server links each node to the
+nearest codes of other clients.
+"""
+
+from feddep.algorithms.method import Method
+from feddep.learning.mending import KnownNeighbours
+from feddep.phases.averaging import Averaging
+from feddep.phases.code_graph import CodeGraph
+from feddep.phases.local_gnn import LocalGnnTraining
+
+METHOD = Method(
+    name="fedgsl",
+    summary="Reconstruction: the server links similar noised node codes across clients.",
+    phases=(LocalGnnTraining(), CodeGraph(), Averaging(mender=KnownNeighbours())),
+    discloses=frozenset({"codes", "classifier"}),
+    defaults={"embedding.width": 32},
+    fusion="all",
+    reconstruction=True,
+)

@@ -1,0 +1,20 @@
+"""FedSage+: NeighGen generates features of missing neighbours, which become nodes of the graph.
+
+Source: Zhang et al. 2021; the paper calls it FedSage. Messages flow from a generated node to the
+real one it was made for, so it does change what is predicted there.
+"""
+
+from feddep.algorithms.method import Method
+from feddep.learning.mending import AddedNodes
+from feddep.phases.averaging import Averaging
+from feddep.phases.local_gnn import LocalGnnTraining
+from feddep.phases.neighgen import NeighGenTraining
+
+METHOD = Method(
+    name="fedsage",
+    summary="FedSage+: GraphSAGE averaged over subgraphs with generated nodes added.",
+    phases=(LocalGnnTraining(), NeighGenTraining(), Averaging(mender=AddedNodes())),
+    discloses=frozenset({"neighgen", "gradients", "classifier"}),
+    # Depth 0: what is generated are features. No Bernoulli sampler: all that is missing is added.
+    settings={"embedding.depth": 0, "generator.keep": 1.0},
+)

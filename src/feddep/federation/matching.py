@@ -1,0 +1,42 @@
+"""What a third party does that knows the edges between clients: who links to whom."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from feddep.federation.messages import State, group
+
+Longs = npt.NDArray[np.int64]
+
+
+class Matching:
+    """The edges between clients, from the server's memory.
+
+    Args:
+        state: the server's memory, with ``crossings/i`` for every client i: rows of own node,
+            other client, neighbour there.
+    """
+
+    def __init__(self, state: State) -> None:
+        known = group(state, "crossings")
+        self._crossings = [known[str(client)] for client in range(len(known))]
+        everything = np.concatenate(self._crossings)
+        self.linked: Sequence[Longs] = [
+            np.unique(everything[everything[:, 1] == client, 2]) for client in range(len(known))
+        ]
+        """For every client the nodes that others link to, in ascending order."""
+
+    def own_nodes(self, client: int) -> Longs:
+        """The client's end of each of its lost edges, ``(k,)``."""
+        return self._crossings[client][:, 0]
+
+    def places(self, client: int) -> Longs:
+        """The other end of each, as a place in all clients' ``linked`` nodes put together."""
+        rows = self._crossings[client]
+        first = np.cumsum([0, *map(len, self.linked)])
+        places = np.empty(len(rows), np.int64)
+        for other, nodes in enumerate(self.linked):
+            there = rows[:, 1] == other
+            places[there] = first[other] + np.searchsorted(nodes, rows[there, 2])
+        return places

@@ -1,0 +1,50 @@
+"""Clients show noised codes of their nodes; the server links similar ones across clients."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from feddep.federation.messages import Arrays, Reply, Request, State
+from feddep.federation.phase import Ask
+from feddep.learning.code_graph import nearest_elsewhere
+from feddep.learning.mending import centred
+from feddep.learning.recipe import Recipe, Silo
+
+
+@dataclass(frozen=True)
+class CodeGraph:
+    """Learns a k-nearest-neighbour graph over the codes of all clients' nodes.
+
+    A node's code is its embedding with Gaussian noise. Its neighbours are the k nearest codes of
+    *other* clients; it is told their mean.
+    """
+
+    name: str = "code_graph"
+    reports: frozenset[str] = frozenset()
+
+    def rounds(self, recipe: Recipe) -> int:
+        """One."""
+        return 1
+
+    def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, None]:
+        """Collects the codes, links them, and tells every node the mean of its new neighbours."""
+        codes = [reply.arrays["codes"] for reply in ask.all("show")]
+        k = recipe.embedding.code_neighbours
+        told: list[Arrays] = [
+            {"neighbours": nearest_elsewhere(codes, client, k)} for client in range(ask.clients)
+        ]
+        ask.each("receive", told)
+        return state, None
+
+    def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
+        """Shows noised codes, or takes in the means of their neighbours."""
+        if request.step == "show":
+            embeddings, noise = state["embeddings"], silo.recipe.embedding.code_noise
+            drawn = silo.seeds.stream(self.name).standard_normal(embeddings.shape, np.float32)
+            codes = embeddings + np.float32(noise) * drawn
+            kept = {name: array for name, array in state.items() if name != "embeddings"}
+            return Reply(request.client, {"codes": codes}), kept
+        mended = np.array(request.arrays["neighbours"])
+        if silo.recipe.generator.centred:
+            mended = centred(mended)
+        return Reply(request.client), {**state, "mended": mended}

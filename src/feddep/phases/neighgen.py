@@ -1,0 +1,105 @@
+"""NeighGen, FedSage+'s generator of missing neighbours' features, trained across clients.
+
+Source: Zhang et al. 2021, "Subgraph federated learning with missing neighbor generation". Every
+client first trains its generator on its own impaired graph. Then, in every epoch, it sends the
+generating part of it and its inputs to all others; each of them generates, finds the nearest of
+its own nodes for every row, and returns the gradient of the squared distances.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from feddep.federation.messages import Arrays, Reply, Request, State, group, grouped
+from feddep.federation.phase import Ask
+from feddep.learning import neighgen
+from feddep.learning.expansion import features_to
+from feddep.learning.mending import generator_training
+from feddep.learning.recipe import Recipe, Silo
+from feddep.models.weights import to_arrays
+
+
+@dataclass(frozen=True)
+class NeighGenTraining:
+    """Trains every client's NeighGen, then adds what it generates to the client's graph."""
+
+    name: str = "neighgen"
+    reports: frozenset[str] = frozenset({"generator_loss"})
+
+    def rounds(self, recipe: Recipe) -> int:
+        """One for each epoch across clients; as many epochs before them are local."""
+        return recipe.generator.epochs
+
+    def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, None]:
+        """Passes generators and inputs on to all others, and their summed gradients back."""
+        shared = [reply.arrays for reply in ask.all("share")]
+        others = [
+            _by_client({j: arrays for j, arrays in enumerate(shared) if j != client})
+            for client in range(ask.clients)
+        ]
+        replies = ask.each("compare", others)
+        found = [group(reply.arrays, "gradients") for reply in replies]
+        sums = [
+            grouped("gradients", _total([group(own, str(client)) for own in found]))
+            for client in range(ask.clients)
+        ]
+        last = ask.round == recipe.generator.epochs - 1
+        ask.each("train and generate" if last else "train", sums)
+        return state, None
+
+    def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
+        """Shares the generator, compares others' rows with its own nodes, or trains an epoch."""
+        if request.step == "compare":
+            found: dict[str, npt.NDArray[np.float32]] = {}
+            for client, arrays in _clients_of(request.arrays).items():
+                found |= grouped(client, neighgen.pull(arrays, silo.graph.features))
+            return Reply(request.client, grouped("gradients", found)), state
+
+        if "embeddings" in state:  # each node is a cluster of its own, at its features
+            own = state["embeddings"]
+            state = {name: array for name, array in state.items() if name != "embeddings"}
+            state |= {"prototypes": own, "cluster": np.arange(len(own))}
+        training = generator_training(silo, state)
+        generator = training.generator(group(state, "generator") or None)
+        seeds = silo.seeds.child(self.name, request.round)
+        if request.step == "share":
+            if not group(state, "generator"):
+                epochs = silo.recipe.generator.epochs
+                training.pretrain(generator, seeds.child("local"), epochs)
+                state = {**state, **grouped("generator", to_arrays(generator))}
+            shared = neighgen.shared(training, generator, seeds)
+            return Reply(request.client, grouped("neighgen", shared)), state
+
+        gradients = group(request.arrays, "gradients")
+        neighgen.descend(generator, gradients, silo.recipe.generator)
+        loss = training.pretrain(generator, seeds, 1)
+        state = {**state, **grouped("generator", to_arrays(generator))}
+        if request.step == "train and generate":
+            links, features = neighgen.generate(training, generator, seeds.child("generate"))
+            kept = {n: a for n, a in state.items() if n not in ("prototypes", "cluster")}
+            state = {**kept, **grouped("added", {"links": links, **features_to(features)})}
+        return Reply(request.client, metrics={"generator_loss": loss}), state
+
+
+def _by_client(shared: Mapping[int, Arrays]) -> dict[str, npt.NDArray[np.float32]]:
+    return {
+        f"{client}/{name}": array
+        for client, arrays in shared.items()
+        for name, array in group(arrays, "neighgen").items()
+    }
+
+
+def _clients_of(arrays: Arrays) -> dict[str, dict[str, npt.NDArray[np.float32]]]:
+    clients = dict.fromkeys(name.partition("/")[0] for name in arrays)
+    return {client: dict(group(arrays, client)) for client in clients}
+
+
+def _total(parts: Sequence[Arrays]) -> dict[str, npt.NDArray[np.float32]]:
+    """Sums by name, in the clients' order; a client says nothing about itself."""
+    total: dict[str, npt.NDArray[np.float32]] = {}
+    for arrays in parts:
+        for name, array in arrays.items():
+            total[name] = total[name] + array if name in total else np.array(array)
+    return total

@@ -1,0 +1,115 @@
+"""Our scores beside those that the paper prints."""
+
+import statistics
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from feddep.errors import DataError
+from feddep.experiments.records import Record
+from feddep.reports.comparison import footnotes, markdown_table, marked, points
+from feddep.reports.summary import Rows, headings, setting_of, spread, varied
+
+# Always shown, because what the paper prints and how far ours may be compared depends on them:
+# the record's keys, and the settings that they come from.
+_FACTS = {
+    "dataset": "dataset",
+    "clients": "partition.clients",
+    "method": "method",
+    "preset": "preset",
+    "split": "split.kind",
+}
+_COLUMNS = ("ours", "paper", "difference in points", "at least paper − sd, by", "seeds")
+
+
+@dataclass(frozen=True)
+class Printed:
+    """One entry of the paper's Table 1.
+
+    Attributes:
+        mean: accuracy on the global graph.
+        deviation: standard deviation of the paper's repetitions.
+    """
+
+    mean: float
+    deviation: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4f} ± {self.deviation:.3f}"
+
+    @property
+    def floor(self) -> float:
+        """What reaches the paper within one of its standard deviations."""
+        return self.mean - self.deviation
+
+
+@dataclass(frozen=True)
+class Paper:
+    """The paper's Table 1, as ``experiments/paper.toml`` holds it.
+
+    Attributes:
+        accuracy: [mean, standard deviation] by data set, method and number of clients.
+    """
+
+    accuracy: dict[str, Any]
+
+    @classmethod
+    def read(cls, file: Path) -> "Paper":
+        """Reads the file."""
+        try:
+            return cls(tomllib.loads(file.read_text(encoding="utf-8"))["accuracy"])
+        except (OSError, tomllib.TOMLDecodeError, KeyError) as error:
+            raise DataError(f"cannot read the paper's numbers from {file}: {error}") from None
+
+    def printed(self, dataset: str, method: str, clients: int) -> Printed | None:
+        """What the paper has for this, if anything."""
+        entry = self.accuracy.get(dataset, {}).get(method, {}).get(str(clients))
+        return None if entry is None else Printed(*entry)
+
+
+def paper_table(rows: Rows, paper: Paper) -> str:
+    """Markdown: one line for each setting of a sweep, over its seeds, beside the paper's line.
+
+    The score is that of the test nodes on the whole graph, the paper's metric.
+
+    Args:
+        rows: settings and record of every run.
+        paper: what is printed.
+    """
+    differing = varied([settings for settings, _ in rows])
+    others = [name for name in differing if name not in _FACTS.values()]
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for settings, record in rows:
+        setting = (*_facts(record), *setting_of(settings, others))
+        groups.setdefault(setting, []).append(record)
+    lines = [(*setting, *_cells(records, paper)) for setting, records in groups.items()]
+    table = markdown_table((*_FACTS, *headings(others), *_COLUMNS), lines)
+    notes = footnotes(record["method"] for _, record in rows)
+    return "\n".join([table, *(f"{note}\n" for note in notes)])
+
+
+def _facts(record: Record) -> tuple[str, ...]:
+    return tuple(marked(record[key]) if key == "method" else str(record[key]) for key in _FACTS)
+
+
+def _cells(records: Sequence[Record], paper: Paper) -> tuple[str, ...]:
+    """The texts under :data:`_COLUMNS`; dashes where the paper prints nothing."""
+    first = records[0]
+    scores = [record["scores"]["global"]["test"] for record in records]
+    printed = paper.printed(first["dataset"], first["method"], first["clients"])
+    if printed is None:
+        return spread(scores), "–", "–", "–", str(len(scores))
+    ours = statistics.fmean(scores)
+    difference = points(ours - printed.mean)
+    return spread(scores), str(printed), difference, _verdict(ours, printed), str(len(scores))
+
+
+def _verdict(ours: float, printed: Printed) -> str:
+    """Whether ours is at least the paper's mean less one standard deviation, and by how much.
+
+    The paper prints four digits, so nothing finer is compared.
+    """
+    margin = round(ours - printed.floor, 4)
+    return f"{'yes' if margin >= 0 else 'no'}, {points(margin)}"
