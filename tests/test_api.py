@@ -155,7 +155,7 @@ def test_settings_reach_the_spec(small_shards: feddep.Shards):
 @pytest.mark.parametrize(
     ("method", "options", "named"),
     [
-        ("fedsage", {}, "unknown method 'fedsage'; known: .*fedavg"),
+        ("fedprox", {}, "unknown method 'fedprox'; known: .*fedavg"),
         ("fedavg", {"settings": {"model.width": 3}}, r"unknown setting 'model\.width'"),
         ("fedavg", {"rounds": 0}, r"training\.rounds"),
         ("fedavg", {"device": "tpu"}, "device must be auto, cpu or cuda"),

@@ -33,7 +33,7 @@ from feddep.runtime import inprocess
 from feddep.scenario.spec import RunSpec
 
 TINY = ["--set", "synthetic.nodes=150", "--set", "model.hidden=8", "--workers", "1"]
-RUN = ["run", *TINY, "--rounds", "2"]
+RUN = ["run", *TINY, "--rounds", "2", "--method", "fedavg"]
 TUNE = ["--method", "local", "--dataset", "synthetic"]
 FILES = {"record.json", "history.jsonl", "spec.toml", "model.safetensors"}
 
@@ -121,7 +121,7 @@ def test_the_run_folder_holds_four_files_and_one_line_a_round(feddep: Feddep):
 def test_the_stored_spec_is_fully_resolved(feddep: Feddep):
     feddep(*RUN, "--seed", 3, "--out", "run")
     settings = {"training.rounds": 2, "synthetic.nodes": 150, "model.hidden": 8, "seed": 3}
-    expected = RunSpec().with_settings(settings)
+    expected = RunSpec().with_settings(settings | {"method": "fedavg"})
     assert Path("run/spec.toml").read_text() == expected.to_toml()
 
 
@@ -158,10 +158,10 @@ def test_every_flag_reaches_the_run(feddep: Feddep):
     assert [found[key] for key in keys] == list(flags.values())[:-1]
 
 
-def test_the_defaults_are_fedavg_on_synthetic_with_5_clients_50_rounds_seed_0():
+def test_the_defaults_are_feddep_on_synthetic_with_5_clients_50_rounds_seed_0():
     spec = cli._spec(cli._given(None, method=None, seed=None))
     assert spec == RunSpec()
-    assert (spec.method, spec.dataset, spec.seed) == ("fedavg", "synthetic", 0)
+    assert (spec.method, spec.dataset, spec.seed) == ("feddep", "synthetic", 0)
     assert (spec.partition.clients, spec.training.rounds) == (5, 50)
 
 
@@ -232,7 +232,7 @@ def test_progress_shows_phase_round_validation_accuracy_and_time_left(
 # Wrong usage and bad input
 
 BAD = {
-    "a method": (["run", "--method", "fedsage"], ["'fedsage'", "fedavg", "global", "local"]),
+    "a method": (["run", "--method", "fedprox"], ["'fedprox'", "fedavg", "global", "local"]),
     "a data set": (["run", "--dataset", "coras"], ["'coras'", "cora", "citeseer", "synthetic"]),
     "a key": (["run", "--set", "training.round=3"], ["'training.round'", "training.rounds"]),
     "a key without section": (["run", "--set", "rounds=3"], ["'rounds'", "training.rounds"]),
@@ -258,7 +258,7 @@ BAD = {
     "a name to find": (["data", "path", "coras"], ["'coras'", "cora"]),
     "a data set to partition": (["partition", "--dataset", "coras"], ["'coras'", "synthetic"]),
     "clients to partition": (["partition", "--clients", "3001"], ["3000 nodes", "3001"]),
-    "a method to tune": (["tune", *TUNE, "--method", "fedsage"], ["'fedsage'", "fedavg"]),
+    "a method to tune": (["tune", *TUNE, "--method", "fedprox"], ["'fedprox'", "fedavg"]),
     "a variant to tune": (["tune", *TUNE, "--method", "feddep-wo-dgen"], ["tune feddep"]),
     "a data set to tune": (["tune", *TUNE, "--dataset", "coras"], ["'coras'", "cora"]),
     "no trial": (["tune", *TUNE, "--trials", "0"], ["trials", "(got 0)"]),
@@ -266,7 +266,7 @@ BAD = {
     "a key to tune": (["tune", *TUNE, "--set", "training.round=3"], ["'training.round'"]),
     "a seed to tune": (["tune", *TUNE, "--set", "seed=3"], ["decides seed", "(got 3)"]),
     "a folder's preset": (["tune", *TUNE, "--dataset", "mine", "--write"], ["mine", "--write"]),
-    "a method to compare": (["compare", "--methods", "local,fedsage"], ["'fedsage'", "fedavg"]),
+    "a method to compare": (["compare", "--methods", "local,fedprox"], ["'fedprox'", "fedavg"]),
 }
 
 
@@ -340,6 +340,7 @@ def test_help_is_no_error(feddep: Feddep):
     outcome = feddep("run", "--help")
     assert outcome.code == 0
     assert "--method" in outcome.out
+    assert f"default: {RunSpec().method}." in " ".join(outcome.out.split())
 
 
 # Failures
@@ -746,7 +747,7 @@ def tuned(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFact
     return file
 
 
-SMALL = ["run", "--set", "synthetic.nodes=150", "--workers", "1"]
+SMALL = ["run", "--method", "fedavg", "--set", "synthetic.nodes=150", "--workers", "1"]
 
 
 def test_a_run_takes_what_is_left_out_from_the_preset_and_stores_it(feddep: Feddep, tuned: Path):
@@ -810,7 +811,7 @@ def test_tune_prints_the_trials_and_stores_the_choice(feddep: Feddep, tried: lis
     tune = ["tune", *TUNE, "--set", "synthetic.nodes=150", "--clients", 3]
     outcome = feddep(*tune, "--set", "training.rounds=1")
     assert outcome.code == 0
-    assert len(tried) == 2 * 4, "trial 0 has one of the four learning rates"
+    assert len(tried) == 2 * 8, "trial 0 is one of the eight points of the search space"
     assert "0.5000" in outcome.out
     assert outcome.out.count("chosen") == 1
     folder = Path("experiments/tuning")
@@ -908,7 +909,7 @@ def test_as_a_process_ctrl_c_ends_with_130_and_resume_gives_the_same_result(
     tmp_path: Path, feddep: Feddep
 ):
     # The process has its own presets.
-    command = ["run", *TINY, "--rounds", "100", "--preset", "paper"]
+    command = ["run", *TINY, "--method", "fedavg", "--rounds", "100", "--preset", "paper"]
     seen = interrupt_when_it_shows(
         b"validation 0.", [*COMMAND, *command, "--out", "run"], tmp_path, expected_code=130
     )

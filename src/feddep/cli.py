@@ -80,7 +80,9 @@ def _about() -> None:
 
 @app.command()
 def run(
-    method: Annotated[str | None, typer.Option(help="Name in `feddep methods`.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="Name in `feddep methods`; default: feddep.")
+    ] = None,
     dataset: Dataset = None,
     clients: Clients = None,
     partition: Partition = None,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from feddep.reports.documents import documents, filled
+from feddep.reports.documents import KINDS, documents, filled, places
 
 ROOT = Path(__file__).parents[2]
 SYMBOLS = sorted(set(re.findall(r"`(feddep(?:\.\w+)+)`", (ROOT / "docs/paper_map.md").read_text())))
@@ -37,3 +37,12 @@ def test_documents_link_to_files_that_exist():
 def test_tables_are_what_the_stored_records_give(document):
     text = document.read_text()
     assert filled(text, ROOT / "experiments") == text
+
+
+def test_every_mark_in_a_document_is_a_place_and_every_kind_of_table_is_used():
+    found = []
+    for document in documents(ROOT):
+        text = document.read_text()
+        assert len(places(text)) == text.count(":begin -->") == text.count(":end -->"), document
+        found += places(text)
+    assert {kind for _, kind in found} == KINDS.keys()

@@ -32,7 +32,7 @@ def finished_run(path: Path) -> RunFolder:
 def test_the_default_folder_stands_under_runs_and_tells_what_was_run():
     folder = default_folder(SPEC)
     assert folder.parent == Path("runs")
-    assert folder.name.startswith("synthetic-m5-fedavg-s0-")
+    assert folder.name.startswith("synthetic-m5-feddep-s0-")
 
 
 def test_the_default_folder_is_the_same_for_the_same_spec_only():

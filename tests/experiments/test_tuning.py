@@ -95,7 +95,7 @@ def test_every_trial_is_run_for_the_same_seeds(tmp_path: Path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"method": "fedsage"}, "unknown method 'fedsage'"),
+        ({"method": "fedprox"}, "unknown method 'fedprox'"),
         ({"method": "feddep-wo-dgen"}, "tune feddep instead"),
         ({"trials": 0}, r"at least 1 of its trials \(got 0\)"),
         ({"seeds": 0}, r"at least 1 of its seeds \(got 0\)"),

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from feddep.errors import InputError
-from feddep.reports.documents import documents, filled, main
+from feddep.reports.documents import KINDS, documents, filled, main, places
 
 TEXT = "before\n<!-- tiny:begin -->\nold\n<!-- tiny:end -->\nafter\n"
 
@@ -14,8 +14,12 @@ def root(tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "experiments/tiny.toml").write_text('[grid]\nmethod = ["local", "fedavg"]\n')
     scores = {"global": {"test": 0.5}, "silo": {"test": 0.6, "val": 0.7}}
-    row = {"settings": {"method": "local"}, "record": {"scores": scores}}
+    record = {"method": "local", "dataset": "cora", "clients": 5, "seed": 0}
+    record |= {"preset": "paper", "split": "quota", "scores": scores}
+    row = {"settings": {"method": "local"}, "record": record}
     (tmp_path / "experiments/results/tiny.jsonl").write_text(json.dumps(row) + "\n")
+    printed = "[accuracy.cora]\nlocal = { 5 = [0.4486, 0.108] }\n"
+    (tmp_path / "experiments/paper.toml").write_text(printed)
     (tmp_path / "README.md").write_text(TEXT)
     return tmp_path
 
@@ -28,12 +32,61 @@ def test_a_place_is_filled_and_the_rest_untouched(root):
     assert text.endswith("<!-- tiny:end -->\nafter\n")
 
 
-def test_what_is_not_run_yet_is_said(root):
-    assert "1 of 2 runs are not run yet." in filled(TEXT, root / "experiments")
+def of_kind(kind):
+    return TEXT.replace("tiny:", f"tiny {kind}:")
 
 
-def test_filling_twice_changes_nothing(root):
-    once = filled(TEXT, root / "experiments")
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [
+        ("means", "| global test | silo test | silo val | seeds |"),
+        ("pairs", "| difference in points |"),
+        ("paper", "| cora | 5 | local | paper | quota | 0.5000 | 0.4486 ± 0.108 | +5.14 |"),
+    ],
+)
+def test_a_place_may_name_a_kind_of_table(root, kind, part):
+    text = filled(of_kind(kind), root / "experiments")
+    assert text.startswith(f"before\n<!-- tiny {kind}:begin -->\n| ")
+    assert part in text
+    assert text.endswith(f"<!-- tiny {kind}:end -->\nafter\n")
+
+
+def test_without_a_kind_a_place_holds_the_means(root):
+    named = filled(of_kind("means"), root / "experiments")
+    assert filled(TEXT, root / "experiments") == named.replace("tiny means:", "tiny:")
+
+
+def test_places_of_several_kinds_are_found_and_filled_each_by_itself(root):
+    text = TEXT + of_kind("paper") + of_kind("pairs")
+    assert places(text) == [("tiny", "means"), ("tiny", "paper"), ("tiny", "pairs")]
+    found = filled(text, root / "experiments")
+    assert "old" not in found
+    assert found.count("after\n") == 3
+
+
+def test_an_unknown_kind_is_refused_with_the_known_ones(root):
+    with pytest.raises(InputError, match=r"tiny: .* means, pairs, paper \(got medians\)"):
+        filled(of_kind("medians"), root / "experiments")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_not_run_yet_is_said(root, kind):
+    assert "\n\n1 of 2 runs are not run yet.\n" in filled(of_kind(kind), root / "experiments")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("content", [None, ""], ids=["no file", "an empty file"])
+def test_a_sweep_without_any_record_has_no_table(root, kind, content):
+    (root / "experiments/results/tiny.jsonl").unlink()
+    if content is not None:
+        (root / "experiments/results/tiny.jsonl").write_text(content)
+    text = filled(of_kind(kind), root / "experiments")
+    assert text == of_kind(kind).replace("old", "2 of 2 runs are not run yet.")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_filling_twice_changes_nothing(root, kind):
+    once = filled(of_kind(kind), root / "experiments")
     assert filled(once, root / "experiments") == once
 
 

@@ -147,7 +147,8 @@ def test_a_folder_has_the_preset_of_the_data_that_it_holds(
     write_graph(small_graph, tmp_path / "graph")
     write_shards(small_shards, tmp_path / "shards")
     for folder in ("graph", "shards"):
-        assert resolved(dataset=str(tmp_path / folder)).training.learning_rate == 0.5
+        found = resolved(method="fedavg", dataset=str(tmp_path / folder))
+        assert found.training.learning_rate == 0.5
 
 
 # The file

@@ -16,7 +16,7 @@ from feddep.scenario.spec import RunSpec, parse_settings, spec_keys
 
 def test_the_defaults_are_those_of_the_command_line():
     spec = RunSpec()
-    assert (spec.method, spec.dataset, spec.seed) == ("fedavg", "synthetic", 0)
+    assert (spec.method, spec.dataset, spec.seed) == ("feddep", "synthetic", 0)
     assert (spec.partition.clients, spec.partition.kind) == (5, "louvain")
     assert (spec.split.kind, spec.training.rounds) == ("stratified", 50)
 
