@@ -1,6 +1,6 @@
 """FedGNN: neighbours expanded through a trusted third party; updates clipped and noised.
 
-Source: Wu et al. 2022, and the paper's section 4.1, which sets σ = 2.0; the clip norm is ours. In
+Source: Wu et al. 2022, and the paper's section 4.1, which sets σ = 2.0; the clip norm is the original's. In
 the original a server that is trusted with encrypted ids matches users across clients and returns
 fixed embeddings of their neighbours. Here these are the neighbours' features, and GraphSAGE runs
 on the subgraph with those nodes added.
@@ -16,6 +16,6 @@ METHOD = Method(
     summary="GraphSAGE averaged with noised updates; a third party expands the neighbourhoods.",
     phases=(NeighbourExpansion(), Averaging(mender=AddedNodes())),
     discloses=frozenset({"features", "classifier"}),
-    defaults={"training.update_clip": 1.0, "training.update_noise": 2.0},
+    defaults={"training.update_clip": 0.1, "training.update_noise": 2.0},
     sees_cross_edges=True,
 )

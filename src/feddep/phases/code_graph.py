@@ -16,7 +16,8 @@ class CodeGraph:
     """Learns a k-nearest-neighbour graph over the codes of all clients' nodes.
 
     A node's code is its embedding with Gaussian noise. Its neighbours are the k nearest codes of
-    *other* clients; it is told their mean.
+    *other* clients; it is told their mean,
+    which F gets for a share r of the nodes.
     """
 
     name: str = "code_graph"
@@ -45,6 +46,10 @@ class CodeGraph:
             kept = {name: array for name, array in state.items() if name != "embeddings"}
             return Reply(request.client, {"codes": codes}), kept
         mended = np.array(request.arrays["neighbours"])
+        # A node's new neighbours are so much like itself that F would rely on them alone, and
+        # know nothing where there are none: at the paper's inference.
+        without = silo.seeds.stream(self.name, "keep").random(len(mended))
+        mended[without >= silo.recipe.generator.keep] = 0
         if silo.recipe.generator.centred:
             mended = centred(mended)
         return Reply(request.client), {**state, "mended": mended}
