@@ -35,7 +35,7 @@ from feddep.scenario.spec import RunSpec
 TINY = ["--set", "synthetic.nodes=150", "--set", "model.hidden=8", "--workers", "1"]
 RUN = ["run", *TINY, "--rounds", "2", "--method", "fedavg"]
 TUNE = ["--method", "local", "--dataset", "synthetic"]
-FILES = {"record.json", "history.jsonl", "spec.toml", "model.safetensors"}
+FILES = {"record.json", "history.jsonl", "spec.toml", "model.safetensors", "ledger.json"}
 
 
 @dataclass(frozen=True)
@@ -107,11 +107,12 @@ def test_the_record_holds_what_the_contract_lists(feddep: Feddep):
         *("seconds.total", "seconds.phases.averaging"),
         *("traffic.up_bytes", "traffic.down_bytes"),
         *("traffic.phases.averaging.up_bytes", "traffic.phases.averaging.down_bytes"),
-        *("privacy.statement", "versions.feddep", "versions.torch"),
+        *("privacy.statement", "privacy.sound.verdict", "privacy.paper.epsilon"),
+        *("privacy.composed.delta", "versions.feddep", "versions.torch"),
     } <= found
 
 
-def test_the_run_folder_holds_four_files_and_one_line_a_round(feddep: Feddep):
+def test_the_run_folder_holds_five_files_and_one_line_a_round(feddep: Feddep):
     assert feddep(*RUN, "--out", "a/run").code == 0
     assert {file.name for file in Path("a/run").iterdir()} == FILES
     assert [entry["round"] for entry in history("a/run")] == [1, 2]
@@ -267,6 +268,12 @@ BAD = {
     "a seed to tune": (["tune", *TUNE, "--set", "seed=3"], ["decides seed", "(got 3)"]),
     "a folder's preset": (["tune", *TUNE, "--dataset", "mine", "--write"], ["mine", "--write"]),
     "a method to compare": (["compare", "--methods", "local,fedprox"], ["'fedprox'", "fedavg"]),
+    "a method to price": (["costs", "--methods", "fedprox"], ["'fedprox'", "fedavg"]),
+    "a method of one party": (["costs", "--methods", "feddep,global"], ["global sends nothing"]),
+    "no run to price": (["costs", "nowhere"], ["cannot read the record", "nowhere"]),
+    "runs and what to run": (["costs", "nowhere", "--clients", "3"], ["not both"]),
+    "a folder for a page": (["costs", *TINY, "--out", "."], ["is a folder"]),
+    "a module": (["run", "--method", "nowhere:METHOD"], ["nowhere", "PYTHONPATH"]),
 }
 
 
@@ -650,6 +657,20 @@ def test_methods_are_listed_with_what_leaves_a_client(feddep: Feddep):
     assert all(name in table for name in found)
 
 
+def test_methods_that_know_more_or_are_reconstructed_are_marked(feddep: Feddep, monkeypatch):
+    monkeypatch.setattr(cli, "out_console", Console(width=400))
+    found = feddep("methods", "--json").json
+    see = {name for name, method in found.items() if method["sees_cross_edges"]}
+    assert see == {"fedgnn", "fedgraph", "oracle"}
+    assert {name for name, method in found.items() if method["reconstruction"]} == {"fedgsl"}
+    table = feddep("methods").out
+    assert all(f" {name}† " in table for name in see)
+    assert " fedgsl‡ " in table
+    assert " fedavg " in table
+    assert "† sees cross-client edges" in table
+    assert "‡ a reconstruction" in table
+
+
 def test_data_sets_are_listed_with_where_they_are(feddep: Feddep, monkeypatch, tmp_path: Path):
     (tmp_path / "data" / "cora").mkdir(parents=True)
     (tmp_path / "data" / "cora" / "cora.content").touch()
@@ -720,6 +741,24 @@ def test_compare_runs_the_methods_and_writes_a_report(feddep: Feddep):
         score = f"{record(f'both/{method}')['scores']['global']['test']:.4f}"
         assert score in outcome.out
         assert f"| {method} | {score} |" in report
+
+
+def test_costs_from_runs_are_those_from_their_folders(feddep: Feddep):
+    settings = ["--clients", 2, "--set", "embedding.epochs=1", "--set", "generator.epochs=1"]
+    arguments = ["costs", *TINY, *settings, "--methods", "feddep", "--out", "a/costs.md"]
+    from_runs = feddep(*arguments)
+    assert from_runs.code == 0
+    (folder,) = Path("runs").iterdir()
+    stored = [folder / "fedavg", folder / "feddep"]
+    assert sorted(folder.iterdir()) == stored
+    assert feddep("costs", *stored).out == from_runs.out == Path("a/costs.md").read_text()
+    assert from_runs.out.startswith("# Costs: synthetic, 2 clients, 3 rounds, seed 0")
+    assert [cost["method"] for cost in feddep("costs", *stored, "--json").json] == [
+        *("fedavg", "feddep")
+    ]
+    assert record(folder / "feddep")["preset"] == "paper"
+    again = feddep("costs", folder / "fedavg", folder / "fedavg")
+    assert (again.code, "two of fedavg" in again.err) == (2, True)
 
 
 def test_compare_reuses_finished_runs(feddep: Feddep, monkeypatch: pytest.MonkeyPatch):

@@ -73,7 +73,7 @@ def run(
     """Runs a method.
 
     Args:
-        method: a name in :func:`methods`.
+        method: a name in :func:`methods`, or ``module:ATTRIBUTE`` for one of your own.
         shards: what :func:`partition` gave; a graph or a data set (name or folder) is dealt
             out first.
         rounds: rounds of training.

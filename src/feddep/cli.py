@@ -43,6 +43,8 @@ _FLAG_KEYS = {
     "rounds": "training.rounds",
     "seed": "seed",
     "preset": "preset",
+    "privacy": "privacy.mechanism",
+    "epsilon": "privacy.epsilon",
 }
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -64,6 +66,11 @@ Seed = Annotated[int | None, typer.Option(help="Fixes every random draw.")]
 Preset = Annotated[
     str | None, typer.Option(help="tuned or paper: where settings come from that are not given.")
 ]
+Privacy = Annotated[
+    str | None,
+    typer.Option(help="nfdp, one-shot, randomised-response, dp-sgd or none."),
+]
+Epsilon = Annotated[float | None, typer.Option(help="ε that the mechanism is to keep to.")]
 AtOnce = Annotated[int | None, typer.Option(min=1, help="Runs at a time.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes; default: the cores.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
@@ -81,7 +88,8 @@ def _about() -> None:
 @app.command()
 def run(
     method: Annotated[
-        str | None, typer.Option(help="Name in `feddep methods`; default: feddep.")
+        str | None,
+        typer.Option(help="Name in `feddep methods`, or module:ATTRIBUTE; default: feddep."),
     ] = None,
     dataset: Dataset = None,
     clients: Clients = None,
@@ -90,6 +98,8 @@ def run(
     rounds: Rounds = None,
     seed: Seed = None,
     preset: Preset = None,
+    privacy: Privacy = None,
+    epsilon: Epsilon = None,
     workers: Workers = None,
     device: Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Run folder; default: under runs/.")] = None,
@@ -111,6 +121,8 @@ def run(
         rounds=rounds,
         seed=seed,
         preset=preset,
+        privacy=privacy,
+        epsilon=epsilon,
     )
     spec = _spec(given)
     if out is not None and resume:
@@ -138,6 +150,8 @@ def compare(
     rounds: Rounds = None,
     seed: Seed = None,
     preset: Preset = None,
+    privacy: Privacy = None,
+    epsilon: Epsilon = None,
     workers: Workers = None,
     device: Device = "auto",
     out: Annotated[
@@ -146,7 +160,7 @@ def compare(
     settings: Settings = None,
 ) -> None:
     """Run several methods on the same shards and write a report; finished runs are reused."""
-    from feddep.experiments.folder import default_folder
+    from feddep.experiments.folder import default_folder, plain_method
     from feddep.experiments.records import write_atomically
     from feddep.reports.comparison import HEADINGS, comparison_markdown, comparison_rows
 
@@ -162,13 +176,17 @@ def compare(
                 rounds=rounds,
                 seed=seed,
                 preset=preset,
+                privacy=privacy,
+                epsilon=epsilon,
             )
         )
         for name in methods.split(",")
     ]
     out = out or default_folder(specs[0]).with_name(f"compare-{default_folder(specs[0]).name}")
     records = [
-        _carry_out(spec, out / spec.method, resume=True, workers=workers, device=device)[0]
+        _carry_out(
+            spec, out / plain_method(spec.method), resume=True, workers=workers, device=device
+        )[0]
         for spec in specs
     ]
     table = Table(*HEADINGS)
@@ -179,6 +197,50 @@ def compare(
     out_console.print(table)
     write_atomically(out / "report.md", comparison_markdown(records))
     err_console.print(f"report: {out / 'report.md'}", soft_wrap=True)
+
+
+@app.command()
+def costs(
+    runs: Annotated[
+        list[Path] | None, typer.Argument(help="Run folders to read; nothing is run then.")
+    ] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Names separated by commas; default: all that send.")
+    ] = None,
+    dataset: Dataset = None,
+    clients: Clients = None,
+    rounds: Annotated[int | None, typer.Option(help="Rounds of training; default: 3.")] = None,
+    seed: Seed = None,
+    preset: Annotated[str | None, typer.Option(help="tuned or paper; default: paper.")] = None,
+    workers: Workers = None,
+    device: Device = "auto",
+    out: Annotated[Path | None, typer.Option(help="Markdown file to write as well.")] = None,
+    as_json: AsJson = False,
+    settings: Settings = None,
+) -> None:
+    """Measure what each method sends and how long it takes, beside the paper's formulas."""
+    from feddep.experiments.records import read_record, write_atomically
+    from feddep.reports.costs import costs_json, costs_markdown
+
+    given = _given(
+        settings, dataset=dataset, clients=clients, rounds=rounds, seed=seed, preset=preset
+    )
+    if out is not None:
+        _check_file(out)
+    if not runs:
+        records = _run_for_costs(methods, given, workers, device)
+    elif given or methods:
+        raise InputError("give run folders, or what is to be run, not both")
+    else:
+        records = [read_record(path) for path in runs]
+    page = costs_markdown(records)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(out, page)
+    if as_json:
+        _print_json(costs_json(records))
+        return
+    out_console.print(page, soft_wrap=True, markup=False, end="")
 
 
 @app.command()
@@ -245,6 +307,7 @@ def methods(as_json: AsJson = False) -> None:
                     "summary": method.summary,
                     "discloses": sorted(method.discloses),
                     "sees_cross_edges": method.sees_cross_edges,
+                    "reconstruction": method.reconstruction,
                 }
                 for name, method in METHODS.items()
             }
@@ -257,6 +320,143 @@ def methods(as_json: AsJson = False) -> None:
     out_console.print(table)
     for note in footnotes(METHODS):
         out_console.print(note)
+
+
+@app.command()
+def privacy(
+    run_folder: Annotated[
+        Path | None, typer.Argument(help="A finished run; without one the options are priced.")
+    ] = None,
+    mechanism: Annotated[
+        str, typer.Option(help="nfdp, one-shot, randomised-response, dp-sgd or none.")
+    ] = "nfdp",
+    fanout: Annotated[int, typer.Option(help="Neighbours drawn from a list, d.")] = 5,
+    min_degree: Annotated[int, typer.Option(help="Length of the list, D.")] = 10,
+    hops: Annotated[int, typer.Option(help="Depth of the embeddings, L.")] = 2,
+    epochs: Annotated[int, typer.Option(help="Epochs of the local GNN, N.")] = 50,
+    rounds: Annotated[int, typer.Option(help="Averaging rounds.")] = 50,
+    keep: Annotated[float, typer.Option(help="Rate of the Bernoulli sampler, r.")] = 1.0,
+    delta_prime: Annotated[float, typer.Option(help="δ' of the composition.")] = 1e-5,
+    edges: Annotated[int, typer.Option(help="Edges of the graph.")] = 5278,
+    epsilon: Annotated[float, typer.Option(help="ε to calibrate for.")] = 0.0,
+    noise: Annotated[float, typer.Option(help="Noise multiplier of DP-SGD.")] = 2.0,
+    batch: Annotated[float, typer.Option(help="Share of examples in a batch of DP-SGD.")] = 0.1,
+    delta: Annotated[float, typer.Option(help="δ at which DP-SGD is priced.")] = 1e-5,
+    as_json: AsJson = False,
+) -> None:
+    """Price a privacy mechanism, or a finished run from its ledger: three columns, in words."""
+    from feddep.reports.privacy import Question, answer, of_run, price_rows
+
+    if run_folder is not None:
+        found = of_run(run_folder)
+    else:
+        found = answer(
+            Question(
+                mechanism=mechanism,
+                fanout=fanout,
+                min_degree=min_degree,
+                hops=hops,
+                epochs=epochs,
+                rounds=rounds,
+                keep=keep,
+                delta_prime=delta_prime,
+                edges=edges,
+                epsilon=epsilon,
+                noise=noise,
+                batch=batch,
+                delta=delta,
+            )
+        )
+    if as_json:
+        _print_json(found)
+        return
+    table = Table("", "ε", "δ", "verdict")
+    for row in price_rows(found):
+        table.add_row(*row)
+    out_console.print(table)
+    out_console.print(found["statement"])
+
+
+@app.command()
+def audit(
+    method: Annotated[str, typer.Option(help="Name in `feddep methods`.")] = "feddep",
+    dataset: Dataset = None,
+    clients: Clients = None,
+    partition: Partition = None,
+    split: Split = None,
+    rounds: Annotated[int, typer.Option(help="Rounds of training.")] = 10,
+    seed: Seed = None,
+    preset: Preset = None,
+    privacy: Privacy = None,
+    epsilon: Epsilon = None,
+    canaries: Annotated[
+        int | None,
+        typer.Option(min=1, help="Edges to plant by coin; default: all there is room for."),
+    ] = None,
+    share: Annotated[
+        float,
+        typer.Option(help="Share of the canaries to guess about, the surest; fixed beforehand."),
+    ] = 1.0,
+    runs: Annotated[int, typer.Option(min=1, help="Runs to pool, with seeds from --seed on.")] = 1,
+    plant_leak: Annotated[
+        bool,
+        typer.Option("--plant-leak", help="Also release raw neighbour sums: it must be found."),
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder; default: under runs/.")] = None,
+    as_json: AsJson = False,
+    settings: Settings = None,
+) -> None:
+    """Attack a run by what its server sees: a lower bound on ε, beside what is claimed.
+
+    Some pairs of nodes become edges by a fair coin before anything else happens; attackers who know
+    all but the coins and the mechanism's noise guess them from the messages. The lower bound holds
+    with 95% confidence. A low bound is no proof of privacy: a cleverer attacker may find more.
+
+    The bars of the project, each a minute or two on Cora:
+
+      feddep audit --method fedavg --dataset cora --plant-leak
+
+      feddep audit --method fedavg --dataset cora --privacy randomised-response --epsilon 1 --runs 5
+
+      feddep audit --method fedavg --dataset cora --privacy randomised-response --epsilon 4 --runs 5
+    """
+    from feddep.audit.audit import PICTURE
+    from feddep.audit.audit import audit as carry_out
+    from feddep.audit.findings import HEADINGS, rows, sentences
+    from feddep.audit.trial import Plan
+    from feddep.experiments.folder import default_folder
+
+    spec = _spec(
+        _given(
+            settings,
+            method=method,
+            dataset=dataset,
+            clients=clients,
+            partition=partition,
+            split=split,
+            rounds=rounds,
+            seed=seed,
+            preset=preset,
+            privacy=privacy,
+            epsilon=epsilon,
+        )
+    )
+    folder = out or default_folder(spec).with_name(f"audit-{default_folder(spec).name}")
+    _check_writable(folder)
+    plan = Plan(canaries=canaries, share=share, leak=plant_leak)
+    with Progress(*Progress.get_default_columns(), console=err_console, transient=True) as bar:
+        task = bar.add_task(f"{runs} runs", total=runs)
+        found = carry_out(spec, plan, runs=runs, folder=folder, tell=lambda: bar.advance(task))
+    if as_json:
+        _print_json(found)
+        return
+    table = Table(*HEADINGS)
+    for row in rows(found):
+        table.add_row(*row)
+    out_console.print(table)
+    for line in sentences(found):
+        out_console.print(line, soft_wrap=True)
+    err_console.print(f"picture: {folder / PICTURE}", soft_wrap=True)
 
 
 @app.command()
@@ -415,6 +615,13 @@ def _check_new(folder: Path) -> None:
     _check_writable(folder)
 
 
+def _check_file(file: Path) -> None:
+    """Finds out before any work whether a file can be written."""
+    if file.is_dir():
+        raise InputError(f"{file} is a folder; --out is the name of a file")
+    _check_writable(file.parent)
+
+
 def _check_writable(folder: Path) -> None:
     """Finds out before any work whether files can be put into a folder, which need not exist."""
     target = folder.absolute()
@@ -484,6 +691,26 @@ def _carry_out(
                 stop_requested=stop_requested,
             )
     return result.record, path
+
+
+def _run_for_costs(
+    methods: str | None, given: dict[str, Any], workers: int | None, device: str
+) -> list[dict[str, Any]]:
+    """A record of each method, all with the same settings; finished runs are reused."""
+    from feddep.experiments.folder import default_folder, plain_method
+    from feddep.reports.costs import ROUNDS, methods_to_run
+
+    names = methods_to_run([name.strip() for name in methods.split(",")] if methods else [])
+    common = {"training.rounds": ROUNDS, "preset": "paper"} | given
+    specs = [_spec(common | {"method": name}) for name in names]
+    first = default_folder(specs[0])
+    folder = first.with_name(f"costs-{first.name}")
+    return [
+        _carry_out(
+            spec, folder / plain_method(spec.method), resume=True, workers=workers, device=device
+        )[0]
+        for spec in specs
+    ]
 
 
 @contextmanager

@@ -261,6 +261,7 @@ def test_a_finished_run_is_stored(tmp_path: Path, small_shards: Shards):
         "record.json",
         "history.jsonl",
         "model.safetensors",
+        "ledger.json",
     }
 
 

@@ -211,6 +211,81 @@ class TestFusedSage:
         assert not torch.equal(dropped[0], plain)
 
 
+class TestLastOnly:
+    """F that takes embeddings in its last convolution and nowhere before."""
+
+    def fused(self, form, layers=2):
+        found = FusedSage(
+            ModelSpec(form=form, hidden=4, layers=layers), 6, 3, embedding=2, last_only=True
+        )
+        initialise(found, Seeds(0))
+        return found
+
+    @pytest.mark.parametrize("layers", [1, 2, 3])
+    @pytest.mark.parametrize("form", FORMS)
+    def test_the_last_layer_has_weights_for_embeddings_and_no_other(self, form, layers):
+        shapes = {
+            name: tuple(p.shape)
+            for name, p in self.fused(form, layers).named_parameters()
+            if "embedding" in name
+        }
+        assert shapes == {f"convolutions.{layers - 1}.embedding": (2, 3)}
+
+    @pytest.mark.parametrize("form", FORMS)
+    def test_a_node_s_embedding_is_added_to_its_own_scores_and_reaches_nobody_else(self, form):
+        graph, found = kite(), self.fused(form)
+        embeddings = torch.zeros(5, 2)
+        embeddings[2] = tensor([3, -1])
+        plain = found.score_all(table_of(graph), graph)
+        scores = found.score_all(table_of(graph), graph, embeddings)
+        part = tensor([3, -1]) @ found.convolutions[1].embedding
+        others = [0, 1, 3, 4]
+        assert torch.equal(scores[others], plain[others])
+        assert torch.allclose(scores[2], plain[2] + part, atol=1e-5)
+        assert torch.allclose(scores, found(table_of(graph), whole_graph(graph, 2), embeddings))
+
+    @pytest.mark.parametrize("form", FORMS)
+    def test_it_shares_its_other_initial_weights_with_plain_graph_sage(self, form):
+        plain = FusedSage(ModelSpec(form=form, hidden=4), 6, 3)
+        initialise(plain, Seeds(0))
+        fused = dict(self.fused(form).named_parameters())
+        assert all(torch.equal(fused[name], p) for name, p in plain.named_parameters())
+
+
+class TestHiddenStates:
+    """What the last convolution takes, against the layers before it one by one."""
+
+    NODES = np.array([3, 0, 4])
+
+    def by_hand(self, found, graph):
+        block = Block(graph.indptr, graph.indices, graph.nodes)
+        x = (tensor(graph.features.toarray()) @ found.features + found.bias).relu()
+        for convolution in list(found.convolutions)[:-1]:
+            x = convolution(x, block, None).relu()
+        return x
+
+    @pytest.mark.parametrize("layers", [1, 2, 3])
+    @pytest.mark.parametrize("form", FORMS)
+    def test_they_are_those_of_the_layers_one_after_the_other(self, form, layers):
+        graph, found = kite(), model(form, layers=layers)
+        hidden = found.hidden_states(table_of(graph), graph, self.NODES)
+        assert hidden.shape == (3, 4)
+        assert torch.allclose(hidden, self.by_hand(found, graph)[self.NODES], rtol=1e-5)
+
+    @pytest.mark.parametrize("form", FORMS)
+    def test_the_last_convolution_makes_scores_of_them(self, form):
+        graph, found = kite(), model(form)
+        hidden = found.hidden_states(table_of(graph), graph, np.arange(5))
+        whole = Block(graph.indptr, graph.indices, graph.nodes)
+        scores = found.convolutions[-1](hidden, whole, None)
+        assert torch.allclose(scores, found.score_all(table_of(graph), graph), rtol=1e-5)
+
+    def test_of_no_nodes_there_are_none(self):
+        graph = kite()
+        nobody = np.empty(0, np.int64)
+        assert model("separate").hidden_states(table_of(graph), graph, nobody).shape == (0, 4)
+
+
 class TestDrop:
     @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
     def test_the_share_dropped_is_the_share_asked_for(self, share):

@@ -53,8 +53,19 @@ def by_torch(model, graph, egos, stream, rate, decay, embeddings=None, head=None
     return losses
 
 
-def compare(spec, graph, *, rate=0.1, decay=0.0, embeddings=None, width=0, with_head=False):
-    models = [FusedSage(spec, COLUMNS, WIDTH if with_head else CLASSES, width) for _ in range(2)]
+def compare(
+    spec,
+    graph,
+    *,
+    rate=0.1,
+    decay=0.0,
+    embeddings=None,
+    width=0,
+    with_head=False,
+    last_only=False,
+):
+    outputs = WIDTH if with_head else CLASSES
+    models = [FusedSage(spec, COLUMNS, outputs, width, last_only=last_only) for _ in range(2)]
     heads = [None, None]
     for model in models:
         initialise(model, Seeds(0))
@@ -115,6 +126,21 @@ def test_embeddings_are_fused_at_every_layer(form, generated, decay):
     embeddings[rng.random(NODES) >= generated] = 0
     spec = ModelSpec(form=form, hidden=8)
     compare(spec, toy_graph(), decay=decay, embeddings=embeddings, width=5)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.05])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("form", ["separate", "closed"])
+def test_embeddings_may_be_fused_at_the_last_layer_only(form, layers, decay):
+    rng = np.random.default_rng(3)
+    embeddings = rng.standard_normal((NODES, 5)).astype(np.float32)
+    embeddings[rng.random(NODES) >= 0.5] = 0
+    spec = ModelSpec(form=form, layers=layers, hidden=8)
+    options = {"decay": decay, "embeddings": embeddings, "width": 5, "last_only": True}
+    arrays = compare(spec, toy_graph(), **options)
+    assert [name for name in arrays[1] if "embedding" in name] == [
+        f"convolutions.{layers - 1}.embedding"
+    ]
 
 
 def test_without_embeddings_their_weights_stay_as_they_are():

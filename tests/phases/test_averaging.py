@@ -156,6 +156,47 @@ def test_every_round_draws_anew(silos):
     assert not same(replies[0], replies[2])
 
 
+def trained(silo, round=0, **settings):
+    """The weights sent, those that come back, and those that training really gave."""
+    recipe = replace(silo.recipe, training=replace(silo.recipe.training, **settings))
+    silo = replace(silo, recipe=recipe)
+    before = to_arrays(recipe.classifier())
+    request = Request(silo.client, "averaging", "train", round, grouped("classifier", before))
+    reply, _ = PHASE.answer(request, {}, silo)
+    model = silo.classifier(before)
+    train(model, silo, silo.seeds.child("averaging", round))
+    return before, group(reply.arrays, "classifier"), to_arrays(model)
+
+
+def change(before, after):
+    return np.concatenate([(after[name] - before[name]).ravel() for name in before])
+
+
+@pytest.mark.parametrize("noise", [0.0, 2.0])
+def test_without_a_clip_norm_weights_are_sent_as_they_are(silos, noise):
+    _, sent, after = trained(silos[0], update_clip=0.0, update_noise=noise)
+    assert same(sent, after)
+
+
+def test_a_clipped_update_points_the_same_way_and_has_the_norm(silos):
+    before, sent, after = trained(silos[0], update_clip=0.01)
+    whole, clipped = change(before, after), change(before, sent)
+    assert np.linalg.norm(whole) > 0.01
+    assert np.linalg.norm(clipped) == pytest.approx(0.01, rel=1e-3)
+    np.testing.assert_allclose(clipped, whole * 0.01 / np.linalg.norm(whole), atol=1e-6)
+
+
+def test_noise_on_updates_is_drawn_anew_by_every_client_in_every_round(silos):
+    draws = []
+    for silo, r in [(silos[0], 0), (silos[0], 1), (silos[1], 0)]:
+        before, quiet, _ = trained(silo, r, update_clip=0.01)
+        _, noisy, _ = trained(silo, r, update_clip=0.01, update_noise=2.0)
+        draws.append(change(quiet, noisy))
+        assert draws[-1].std() == pytest.approx(0.02, rel=0.1)
+        assert before.keys() == noisy.keys()
+    assert np.abs(np.corrcoef(draws) - np.eye(3)).max() < 0.2
+
+
 def test_clients_draw_independently_of_each_other(silos):
     # The same data under another client's number.
     twin = replace(silos[0], client=1)

@@ -1,13 +1,18 @@
 """Tables and pages are pure functions of records."""
 
+from dataclasses import replace
+
 import pytest
 
+from feddep.algorithms import METHODS
 from feddep.reports.comparison import (
     HEADINGS,
     accuracy,
     comparison_markdown,
     comparison_rows,
+    footnotes,
     markdown_table,
+    marked,
     run_summary,
     size,
 )
@@ -71,6 +76,49 @@ def test_rows_keep_the_order_of_the_records():
 def test_a_score_that_does_not_exist_is_a_dash():
     (row,) = comparison_rows([record("local", test=None)])
     assert row[1] == "–"
+
+
+CROSS_EDGES = "† sees cross-client edges, which nobody has in our problem."
+RECONSTRUCTION = "‡ a reconstruction: no text of the original was at hand."
+
+
+@pytest.mark.parametrize(
+    ("method", "shown"),
+    [
+        ("fedavg", "fedavg"),
+        ("fedsage", "fedsage"),
+        ("fedgnn", "fedgnn†"),
+        ("fedgraph", "fedgraph†"),
+        ("oracle", "oracle†"),
+        ("fedgsl", "fedgsl‡"),
+        ("a method of another version", "a method of another version"),
+    ],
+)
+def test_methods_are_shown_with_their_marks(method: str, shown: str):
+    assert marked(method) == shown
+    assert comparison_rows([record(method)])[0][0] == shown
+
+
+def test_a_method_may_have_both_marks(monkeypatch: pytest.MonkeyPatch):
+    both = replace(METHODS["fedgsl"], name="both", sees_cross_edges=True)
+    monkeypatch.setitem(METHODS, "both", both)
+    assert marked("both") == "both†‡"
+    assert footnotes(["both"]) == [CROSS_EDGES, RECONSTRUCTION]
+
+
+@pytest.mark.parametrize(
+    ("methods", "notes"),
+    [
+        (["local", "fedavg", "unheard-of"], []),
+        (["fedgnn", "fedavg", "fedgraph"], [CROSS_EDGES]),
+        (["fedgsl"], [RECONSTRUCTION]),
+        (["fedgsl", "fedgnn", "oracle"], [CROSS_EDGES, RECONSTRUCTION]),
+    ],
+)
+def test_only_marks_that_are_shown_are_explained_each_once(methods: list[str], notes: list[str]):
+    assert footnotes(methods) == notes
+    page = comparison_markdown([record(method) for method in methods])
+    assert page.split("|\n")[-1].strip().splitlines() == notes
 
 
 def test_a_markdown_table_has_a_rule_and_aligns_numbers_right():

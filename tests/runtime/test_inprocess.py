@@ -4,6 +4,7 @@ import subprocess
 import sys
 from contextlib import ExitStack, chdir
 from itertools import chain
+from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
 
@@ -17,7 +18,7 @@ from feddep.federation.conduct import Progress, conduct
 from feddep.federation.messages import Request, group, pack
 from feddep.models.weights import to_arrays
 from feddep.runtime import inprocess
-from feddep.runtime.inprocess import InProcess, _balanced
+from feddep.runtime.inprocess import InProcess, _balanced, _import_path
 
 FEDAVG, LOCAL = METHODS["fedavg"], METHODS["local"]
 
@@ -281,3 +282,10 @@ class TestDeath:
         assert all(process.returncode is not None for process in started)
         assert not shared.exists()
         assert torch.get_num_threads() == threads
+
+
+def test_a_worker_looks_where_its_parent_does_and_in_a_notebook_s_folder_last(monkeypatch):
+    monkeypatch.setattr(sys, "path", ["", "/here", "/there"])
+    assert _import_path().split(inprocess.os.pathsep) == ["/here", "/there", str(Path.cwd())]
+    monkeypatch.setattr(sys, "path", ["/here", "/there"])
+    assert _import_path().split(inprocess.os.pathsep) == ["/here", "/there"]

@@ -138,6 +138,44 @@ def test_a_method_s_own_settings_are_not_to_be_contradicted_beside_a_preset(file
         resolved(method="feddep-wo-dgen", dataset="citeseer", embedding__depth=3)
 
 
+DEFAULTS = {
+    "fedgnn": {"training.update_clip": 0.1, "training.update_noise": 2.0},
+    "fedgsl": {"embedding.width": 32, "generator.keep": 0.2},
+}
+
+
+@pytest.mark.parametrize("preset", ["paper", "tuned"])
+@pytest.mark.parametrize("dataset", ["cora", "citeseer"])
+@pytest.mark.parametrize("method", DEFAULTS)
+def test_a_method_s_defaults_stand_above_the_paper_s_values(file: Path, method, dataset, preset):
+    spec = resolved(method=method, dataset=dataset, preset=preset)
+    assert {key: spec.value_of(key) for key in DEFAULTS[method]} == DEFAULTS[method]
+    others = resolved(method="fedavg", dataset=dataset, preset=preset)
+    assert all(others.value_of(key) != value for key, value in DEFAULTS[method].items())
+
+
+def test_a_method_with_defaults_takes_the_paper_s_other_values(file: Path):
+    assert resolved(method="fedgnn", dataset="citeseer").embedding.width == 64
+
+
+@pytest.mark.parametrize("preset", ["paper", "tuned"])
+def test_what_is_given_wins_over_a_method_s_defaults(file: Path, preset):
+    quiet = resolved(method="fedgnn", preset=preset, training__update_noise=0.0)
+    assert (quiet.training.update_clip, quiet.training.update_noise) == (0.1, 0.0)
+    wide = resolved(method="fedgsl", preset=preset, embedding__width=128)
+    assert (wide.embedding.width, wide.generator.keep) == (128, 0.2)
+
+
+def test_what_was_tuned_wins_over_a_method_s_defaults(file: Path):
+    file.write_text(CONTENT + '\n[tuned.fedgsl.citeseer]\n"generator.keep" = 0.5\n')
+    tuned = resolved(method="fedgsl", dataset="citeseer")
+    assert (tuned.embedding.width, tuned.generator.keep) == (32, 0.5)
+    paper = resolved(method="fedgsl", dataset="citeseer", preset="paper")
+    assert (paper.embedding.width, paper.generator.keep) == (32, 0.2)
+    given = resolved(method="fedgsl", dataset="citeseer", generator__keep=0.2)
+    assert given.generator.keep == 0.2
+
+
 # Folders
 
 

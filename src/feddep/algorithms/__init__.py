@@ -3,6 +3,9 @@
 The package is not called ``methods`` because that is the public function ``feddep.methods()``.
 """
 
+from dataclasses import replace
+from importlib import import_module
+
 from feddep.algorithms import (
     centralised,
     fedavg,
@@ -18,7 +21,7 @@ from feddep.algorithms import (
     oracle,
 )
 from feddep.algorithms.method import Method
-from feddep.errors import unknown
+from feddep.errors import InputError, unknown
 
 METHODS: dict[str, Method] = {
     module.METHOD.name: module.METHOD
@@ -40,7 +43,39 @@ METHODS: dict[str, Method] = {
 
 
 def find_method(name: str) -> Method:
-    """The method of that name; an unknown name is refused with the list of known ones."""
+    """The method of that name, or of somebody's own module: ``package.module:ATTRIBUTE``.
+
+    A method's name is what finds it again, in a worker or when a run is resumed; so one from a
+    module is named after its place, whatever it calls itself.
+
+    Raises:
+        InputError: the name is unknown, or the module has no such method; it says why.
+    """
+    if is_import_path(name):
+        return replace(_imported(name), name=name)
     if name not in METHODS:
         raise unknown("method", name, METHODS)
     return METHODS[name]
+
+
+def is_import_path(name: str) -> bool:
+    """Whether a name is the place of a user's own method, ``package.module:ATTRIBUTE``."""
+    return ":" in name
+
+
+def _imported(name: str) -> Method:
+    module, _, attribute = name.partition(":")
+    if module == "__main__":  # a worker is another program, with another __main__
+        raise InputError(f"the method {name} must stand in a module of its own, not in a script")
+    try:
+        found = getattr(import_module(module), attribute, None)
+    except Exception as error:  # it is the user's code that is run here: anything may happen
+        raise InputError(
+            f"cannot import {module} for the method {name}: {type(error).__name__}: {error}; "
+            "its folder must be on the import path, e.g. with PYTHONPATH=."
+        ) from error
+    if not isinstance(found, Method):
+        raise InputError(
+            f"expected a Method at {name} (got {type(found).__name__}); see docs/adding_a_method.md"
+        )
+    return found

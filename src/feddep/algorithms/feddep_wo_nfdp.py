@@ -14,5 +14,5 @@ METHOD = replace(
     name="feddep-wo-nfdp",
     preset_of=feddep.METHOD.name,
     summary="FedDEP with DP-SGD (σ = 2) on the local GNNs in place of sampled neighbours.",
-    settings={"embedding.protection": "dp-sgd", "embedding.noise": 2.0, "generator.keep": 1.0},
+    settings={"privacy.mechanism": "dp-sgd", "privacy.noise": 2.0, "generator.keep": 1.0},
 )

@@ -18,7 +18,8 @@ class Method:
         phases: its conversations, in order.
         discloses: groups of arrays that leave a client.
         settings: keys of the spec that make the method what it is; they cannot be changed.
-        defaults: keys of the spec that the method starts from; presets and users may change them.
+        defaults: keys of the spec that the method starts from, above the paper's values for a data
+            set; tuned values and users may change them.
         preset_of: the method whose tuned settings are used; an ablation must differ from it in
             nothing but what it leaves out.
         sees_cross_edges: a third party that knows the edges between clients takes part, against

@@ -16,6 +16,7 @@ from safetensors.numpy import save
 from feddep.errors import DataError, InputError
 from feddep.experiments.records import Record, read_record, write_atomically
 from feddep.federation.messages import Arrays, grouped, pack, unpack
+from feddep.privacy.ledger import Ledger, to_plain
 from feddep.scenario.presets import may_set
 from feddep.scenario.spec import RunSpec, spec_keys
 
@@ -26,12 +27,18 @@ def default_folder(spec: RunSpec) -> Path:
     """A folder under ``runs/`` that is the same for the same spec, so that it can be resumed."""
     digest = hashlib.sha256(spec.to_toml().encode()).hexdigest()[:8]
     dataset, clients = plain_name(spec.dataset), spec.partition.clients
-    return Path("runs") / f"{dataset}-m{clients}-{spec.method}-s{spec.seed}-{digest}"
+    method = plain_method(spec.method)
+    return Path("runs") / f"{dataset}-m{clients}-{method}-s{spec.seed}-{digest}"
 
 
 def plain_name(dataset: str) -> str:
     """A data set's name, or the last part of its path, as a part of a file's name."""
     return re.sub(r"[^A-Za-z0-9]+", "-", Path(dataset).name)[:40] or "data"
+
+
+def plain_method(method: str) -> str:
+    """A method's name as a part of a file's name: ``module:ATTRIBUTE`` loses its colon."""
+    return method.replace(":", "-")
 
 
 def as_stored(spec: RunSpec, path: Path, given: Collection[str]) -> RunSpec:
@@ -124,6 +131,7 @@ class RunFolder:
         history: Sequence[dict[str, Any]],
         classifiers: Sequence[Arrays],
         generators: Sequence[Arrays] = (),
+        ledgers: Sequence[Ledger] = (),
     ) -> None:
         """Stores the results; the record comes last, so that its presence means a complete run.
 
@@ -133,6 +141,7 @@ class RunFolder:
             classifiers: the weights at the best round.
             generators: each client's DGen, for methods that have one, so that a silo can mend
                 its subgraph again later.
+            ledgers: what each client's mechanisms did and what left it.
         """
         self.write_history(history)
         write_model(self.path / "model.safetensors", classifiers)
@@ -140,6 +149,9 @@ class RunFolder:
             own = self.path / "clients" / str(client)
             own.mkdir(parents=True, exist_ok=True)
             write_model(own / "generator.safetensors", [generator])
+        if ledgers:
+            rows = [to_plain(ledger) for ledger in ledgers]
+            write_atomically(self.path / "ledger.json", json.dumps(rows) + "\n")
         write_atomically(self.path / "record.json", json.dumps(record, indent=2) + "\n")
         (self.path / "checkpoint.bin").unlink(missing_ok=True)
 

@@ -102,6 +102,7 @@ class Journal:
         self.history, self.best = header["history"], header["best"]
         self.seconds, self.measuring_seconds = header["seconds"], header["measuring_seconds"]
         self.meter.restore(header["traffic"])
+        self.meter.sent = header["sent"]
         self.classifiers = [group(arrays, f"best-{i}") for i in range(header["classifiers"])]
         self.runtime.restore([group(arrays, f"client-{i}") for i in range(header["clients"])])
         return Progress(header["phase"], header["round"], group(arrays, "server"))
@@ -153,6 +154,7 @@ class Journal:
             "seconds": self.seconds,
             "measuring_seconds": self.measuring_seconds,
             "traffic": self.meter.counts(),
+            "sent": self.meter.sent,
         }
         self.folder.save_checkpoint(header, arrays)
         self.folder.write_history(self.history)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from feddep.algorithms import find_method
 from feddep.experiments.folder import RunFolder
 from feddep.experiments.journal import Journal, Watcher
-from feddep.experiments.records import make_record
+from feddep.experiments.ledgers import mechanism_events, message_events, privacy_record
+from feddep.experiments.records import make_record, sizes_of
 from feddep.experiments.result import Result
 from feddep.federation.conduct import conduct
 from feddep.federation.messages import group
@@ -15,7 +16,7 @@ from feddep.federation.metering import Meter
 from feddep.graph.shard import Shards
 from feddep.learning.classifier import Classifier
 from feddep.runtime.inprocess import InProcess
-from feddep.scenario.build import known_at_first, recipe_for
+from feddep.scenario.build import known_at_first, parties, recipe_for
 from feddep.scenario.spec import RunSpec
 
 
@@ -52,12 +53,26 @@ def run(
         journal.finish()
         generators = [group(state, "generator") for state in runtime.states()]
 
+    graphs = list(parties(shards, method))
+    ledgers = [
+        [*mechanism_events(method, recipe, graph), *message_events(meter.sent, client)]
+        for client, graph in enumerate(graphs)
+    ]
+    privacy = spec.privacy
     record = make_record(
         spec,
         split=shards.split,
+        data=sizes_of(shards.graph),
         history=journal.history,
         best=journal.best,
         traffic=meter.counts(),
+        privacy=privacy_record(
+            privacy.mechanism,
+            ledgers,
+            [graph.edges for graph in graphs],
+            privacy.delta,
+            privacy.delta_prime,
+        ),
         seconds={
             "total": sum(journal.seconds.values()),
             "phases": journal.seconds,
@@ -68,7 +83,7 @@ def run(
     )
     models = [Classifier(recipe, weights) for weights in journal.classifiers]
     generators = [weights for weights in generators if weights]
-    result = Result(spec, record, journal.history, models, generators)
+    result = Result(spec, record, journal.history, models, generators, ledgers)
     if folder is not None:
-        folder.finish(record, journal.history, journal.classifiers, generators)
+        folder.finish(record, journal.history, journal.classifiers, generators, ledgers)
     return result

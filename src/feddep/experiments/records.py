@@ -9,38 +9,36 @@ from pathlib import Path
 from typing import Any
 
 from feddep.errors import DataError
+from feddep.graph.graph import Graph, Part
 from feddep.scenario import presets
 from feddep.scenario.spec import RunSpec
 
 Record = dict[str, Any]
 """The content of ``record.json``; docs/records.md describes every key."""
 
-PRIVACY = {
-    "mechanism": "none",
-    "verdict": "none",
-    "statement": "No privacy guarantee is given: what the clients send is computed from their "
-    "edges, features and labels without noise.",
-}
-
 
 def make_record(
     spec: RunSpec,
     *,
     split: str,
+    data: Mapping[str, int],
     history: list[dict[str, Any]],
     best: int,
     seconds: Mapping[str, Any],
     traffic: Mapping[str, Mapping[str, int]],
+    privacy: Mapping[str, Any],
 ) -> Record:
     """Puts a record together.
 
     Args:
         spec: the run's spec.
         split: the split that was used; data may bring their own.
+        data: sizes of the whole graph, see :func:`sizes_of`.
         history: one entry for each round.
         best: the round with the best validation score.
         seconds: times in all and by phase.
         traffic: bytes by phase.
+        privacy: what is promised about the clients' edges.
     """
     chosen, last = entry_of(history, best), history[-1]
     return {
@@ -52,6 +50,7 @@ def make_record(
         "split": split,
         "partition": spec.partition.kind,
         "preset": spec.preset,
+        "data": dict(data),
         "settings": spec.settings_of(presets.SECTIONS),
         "best_round": best,
         "scores": {
@@ -64,8 +63,19 @@ def make_record(
             "down_bytes": sum(phase["down_bytes"] for phase in traffic.values()),
             "phases": {name: dict(counts) for name, counts in traffic.items()},
         },
-        "privacy": dict(PRIVACY),
+        "privacy": dict(privacy),
         "versions": versions(),
+    }
+
+
+def sizes_of(graph: Graph) -> dict[str, int]:
+    """How large the data are, for whoever works out what a run should have cost."""
+    return {
+        "nodes": graph.nodes,
+        "edges": graph.edges,
+        "features": graph.feature_count,
+        "classes": graph.classes,
+        "validation_nodes": len(graph.members(Part.VAL)),
     }
 
 

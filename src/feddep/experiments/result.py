@@ -10,6 +10,7 @@ from feddep.experiments.folder import RunFolder
 from feddep.experiments.records import Record
 from feddep.learning.classifier import Classifier
 from feddep.models.weights import Weights
+from feddep.privacy.ledger import Ledger
 from feddep.scenario.spec import RunSpec
 
 
@@ -23,6 +24,7 @@ class Result:
         history: one entry for each round.
         models: the classifiers at the best validation round; one, or one a client for ``local``.
         generators: each client's DGen after the last round, for methods that have one.
+        ledgers: what each client's privacy mechanisms did, and everything that left it.
     """
 
     spec: RunSpec
@@ -30,6 +32,7 @@ class Result:
     history: Sequence[dict[str, Any]]
     models: Sequence[Classifier]
     generators: Sequence[Weights] = ()
+    ledgers: Sequence[Ledger] = ()
 
     @property
     def accuracy(self) -> float | None:
@@ -68,5 +71,5 @@ class Result:
         """Writes the run folder (record, history, spec, model) and returns its path."""
         folder = RunFolder.claim(Path(path), self.spec, resume=False)
         weights = [model.weights for model in self.models]
-        folder.finish(self.record, self.history, weights, self.generators)
+        folder.finish(self.record, self.history, weights, self.generators, self.ledgers)
         return folder.path

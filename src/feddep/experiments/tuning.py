@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from feddep.algorithms import find_method
+from feddep.algorithms import find_method, is_import_path
 from feddep.algorithms.method import Method
 from feddep.errors import InputError
-from feddep.experiments.folder import plain_name
+from feddep.experiments.folder import plain_method, plain_name
 from feddep.experiments.records import Record, write_atomically
 from feddep.experiments.sweep import Cell, Sweep
 from feddep.scenario import presets
@@ -136,7 +136,7 @@ class Tuning:
                 f"{method} has the preset of {found.preset_of}; tune {found.preset_of} instead"
             )
         common = _common(found, dataset, fixed or {})
-        stem = f"{found.name}-{plain_name(dataset)}"
+        stem = f"{plain_method(found.name)}-{plain_name(dataset)}"
         drawn = _distinct(common, _candidates(found, dataset, common), trials)
         return cls(common, drawn, seeds, folder / f"{stem}.jsonl")
 
@@ -186,6 +186,11 @@ class Tuning:
             raise InputError(
                 f"a preset is for a data set with a name (got {self.common['dataset']}); "
                 "leave out --write and give the chosen settings with --set"
+            )
+        if is_import_path(self.common["method"]):
+            raise InputError(
+                f"a preset is for a method of this package (got {self.common['method']}); "
+                "leave out --write and put the chosen settings into the method's defaults"
             )
         try:
             presets.FILE.open("r+").close()

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from feddep.federation.messages import Reply, Request, payload_bytes
+from feddep.federation.messages import Reply, Request, group_of, payload_bytes
 
 
 class Transport(Protocol):
@@ -30,10 +30,13 @@ class Meter:
     Args:
         transport: who really carries the messages.
         phases: traffic so far; phases that never send stay listed with zeros.
+        sent: how often and how many bytes of what left whom, by ``client/phase/name``; plain
+            numbers go by the name ``numbers``.
     """
 
     transport: Transport
     phases: dict[str, Traffic] = field(default_factory=dict)
+    sent: dict[str, list[int]] = field(default_factory=dict)
 
     def expect(self, names: Iterable[str]) -> None:
         """Lists phases from the start, so that silence is recorded as zero."""
@@ -47,7 +50,17 @@ class Meter:
             traffic = self.phases.setdefault(request.phase, Traffic())
             traffic.down_bytes += payload_bytes(request.arrays)
             traffic.up_bytes += payload_bytes(reply.arrays)
+            self._note(request.phase, reply)
         return replies
+
+    def _note(self, phase: str, reply: Reply) -> None:
+        sizes = {"numbers": 8 * len(reply.metrics)} if reply.metrics else {}
+        for name, array in reply.arrays.items():
+            sizes[group_of(name)] = sizes.get(group_of(name), 0) + array.nbytes
+        for name, size in sizes.items():
+            count = self.sent.setdefault(f"{reply.client}/{phase}/{name}", [0, 0])
+            count[0] += 1
+            count[1] += size
 
     def counts(self) -> dict[str, dict[str, int]]:
         """``{phase: {up_bytes, down_bytes}}``, for records and checkpoints."""

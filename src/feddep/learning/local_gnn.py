@@ -18,6 +18,7 @@ from feddep.models.dropout import DropoutStream
 from feddep.models.sage import initialise
 from feddep.models.sgd import Head, SageSgd
 from feddep.models.weights import Weights, to_arrays
+from feddep.privacy.accountant import dp_sgd_event
 from feddep.seeding import Seeds
 
 _NODES_AT_ONCE = 1024
@@ -53,7 +54,9 @@ def train_local_gnn(silo: Silo) -> LocalGnn:
         head=Head(model.head, model.head_bias),
     )
     size = recipe.training.batch_size
-    if spec.protection == "dp-sgd":
+    if recipe.privacy.mechanism == "dp-sgd":
+        examples = len(silo.graph.members(Part.TRAIN))
+        event = dp_sgd_event(recipe.privacy, examples, size, spec.epochs)
         dp_sgd(
             sgd,
             silo.graph,
@@ -61,8 +64,8 @@ def train_local_gnn(silo: Silo) -> LocalGnn:
             batch_size=size,
             epochs=spec.epochs,
             rate=spec.learning_rate,
-            noise=spec.noise,
-            clip=spec.clip,
+            noise=event.noise,
+            clip=event.clip,
             rng=seeds.stream("dp-sgd"),
         )
     else:
@@ -73,13 +76,13 @@ def train_local_gnn(silo: Silo) -> LocalGnn:
 
 
 def embed(model: LocalGnn, silo: Silo) -> npt.NDArray[np.float32]:
-    """z of every node, from a freshly sampled ego-graph; with DP-SGD from a full one."""
+    """z of every node, from a freshly sampled ego-graph; from a full one where NFDP is off."""
     graph, spec = silo.graph, silo.recipe.embedding
     sampler = NeighbourSampler(graph, silo.recipe.training.fanout, spec.depth)
     rng = silo.seeds.stream("local_gnn", "embedding")
 
     def ego_graphs(nodes: npt.NDArray[np.int64]) -> EgoGraphs:
-        if spec.protection == "dp-sgd":
+        if silo.recipe.privacy.mechanism in ("dp-sgd", "none"):
             return full_ego_graphs(graph, nodes, spec.depth)
         return sampler.sample(nodes, rng)
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,9 @@ from feddep.models.weights import to_arrays
 
 Memory = Mapping[str, npt.NDArray[Any]]
 """What a silo remembers between messages."""
+
+# What is kept in Silo.prepared.
+_EXPANDED, _GENERATOR = "expanded", "generator"
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,27 +92,32 @@ class AddedNodes:
         self, classifier: FusedSage, silo: Silo, memory: Memory, round: int
     ) -> tuple[Mended, Memory]:
         """See :class:`Mender`."""
-        known = _EXPANDED.get(silo)
+        known: tuple[npt.NDArray[Any], Silo] | None = silo.prepared.get(_EXPANDED)
         if known is None or known[0] is not memory["added/links"]:
             features = features_from(_parts(memory, "added"), silo.graph.feature_count)
             graph = expand(silo.graph, memory["added/links"], features)
             known = memory["added/links"], replace(silo, graph=graph)
-            _EXPANDED[silo] = known
+            silo.prepared[_EXPANDED] = known
         return Mended(known[1]), memory
 
 
 def generator_training(silo: Silo, memory: Memory) -> GeneratorTraining:
-    """The silo's generator with its ground truth, prepared once and kept while the process lives.
+    """The silo's generator with its ground truth, prepared once and kept with the silo.
 
     What is kept can be made again from the silo and its memory; so a client in a new process
     gets the same.
     """
-    known = _PREPARED.get(silo)
+    known: GeneratorTraining | None = silo.prepared.get(_GENERATOR)
     if known is None or known.prototypes.centres is not memory["prototypes"]:
         prototypes = Prototypes(memory["prototypes"], memory["cluster"])
         known = GeneratorTraining(silo, prototypes, list(_parts(memory, "foreign").values()))
-        _PREPARED[silo] = known
+        silo.prepared[_GENERATOR] = known
     return known
+
+
+def forget_generator_training(silo: Silo) -> None:
+    """Gives the room back once a generator has done all its work."""
+    silo.prepared.pop(_GENERATOR, None)
 
 
 def mean_of(
@@ -147,7 +154,3 @@ def targets_of(training: GeneratorTraining, memory: Memory) -> Targets:
 def _parts(memory: Memory, group: str) -> dict[str, npt.NDArray[np.float32]]:
     prefix = group + "/"
     return {name.removeprefix(prefix): a for name, a in memory.items() if name.startswith(prefix)}
-
-
-_EXPANDED: "WeakKeyDictionary[Silo, tuple[npt.NDArray[Any], Silo]]" = WeakKeyDictionary()
-_PREPARED: "WeakKeyDictionary[Silo, GeneratorTraining]" = WeakKeyDictionary()

@@ -29,7 +29,7 @@ def shared(training: GeneratorTraining, generator: DeepGenerator, seeds: Seeds) 
     ego, table = training.sample(training.silo.recipe.generator.batch_size, seeds)
     with torch.no_grad():
         inputs, degree = generator.encode(table, ego, seeds.stream("noise"))
-    taken = torch.arange(generator.spec.slots) < torch.round(degree).unsqueeze(1)
+    taken = torch.arange(generator.spec.slots) < torch.round(degree.cpu()).unsqueeze(1)
     head = {name: getattr(generator, name).detach().cpu().numpy() for name in HEAD}
     return {**head, "inputs": inputs.cpu().numpy(), "kept": taken.numpy()}
 

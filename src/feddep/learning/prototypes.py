@@ -7,7 +7,7 @@ cluster's mean.
 
 import warnings
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -41,11 +41,6 @@ class EmbeddingSpec:
             silos' embeddings live in different spaces.
         warm_start: F starts from the average of the local GNNs, as far as the shapes agree (all
             but the last convolution if L = K). One message up more; not in the paper.
-        protection: what stands between the silo's edges and its embeddings: ``sampling`` of
-            neighbour lists in training and embedding (the paper's NFDP), or ``dp-sgd`` on full
-            neighbour lists, each example's gradient clipped and noised.
-        noise: noise multiplier σ of DP-SGD (paper: 2).
-        clip: largest norm of an example's gradient in DP-SGD (the paper does not say).
         code_noise: standard deviation of the noise on node codes that are shown to the server
             (FedGSL).
         code_neighbours: neighbours that the server finds for each code (FedGSL).
@@ -60,9 +55,6 @@ class EmbeddingSpec:
     learning_rate: Annotated[float, Gt(0)] = 0.1
     shared_start: bool = True
     warm_start: bool = False
-    protection: Literal["sampling", "dp-sgd"] = "sampling"
-    noise: Annotated[float, Ge(0)] = 2.0
-    clip: Annotated[float, Gt(0)] = 1.0
     code_noise: Annotated[float, Ge(0)] = 0.1
     code_neighbours: Annotated[int, Ge(1)] = 5
     clusters: Annotated[int, Ge(1)] = 10

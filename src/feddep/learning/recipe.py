@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from annotated_types import Ge, Gt
@@ -14,6 +14,8 @@ from feddep.models.generator import GeneratorSpec
 from feddep.models.kernels import FeatureTable
 from feddep.models.sage import FusedSage, Fusion, ModelSpec, initialise
 from feddep.models.weights import Weights, from_arrays
+from feddep.privacy.perturb import perturbed
+from feddep.privacy.spec import PrivacySpec
 from feddep.seeding import Seeds
 
 
@@ -55,6 +57,7 @@ class Recipe:
         training: how it is trained.
         embedding: the local GNN and its prototypes.
         generator: DGen.
+        privacy: what stands between the silos' edges and what leaves them.
         fusion: which of the classifier's layers take embeddings of missing neighbours.
     """
 
@@ -65,6 +68,7 @@ class Recipe:
     training: TrainingSpec = field(default_factory=TrainingSpec)
     embedding: EmbeddingSpec = field(default_factory=EmbeddingSpec)
     generator: GeneratorSpec = field(default_factory=GeneratorSpec)
+    privacy: PrivacySpec = field(default_factory=PrivacySpec)
     fusion: Fusion = "none"
 
     @property
@@ -89,6 +93,13 @@ class Recipe:
         else:
             from_arrays(model, weights)
         return model
+
+
+def open_silo(client: int, graph: Graph, recipe: Recipe, device: torch.device) -> "Silo":
+    """A party with the graph that its privacy mechanism leaves it to work with."""
+    rng = Seeds(recipe.seed).child("client", client).stream("privacy")
+    protected = perturbed(graph, recipe.privacy, recipe.training.fanout, rng)
+    return Silo(client, protected, recipe, device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +127,11 @@ class Silo:
     def labels(self) -> Tensor:
         """``(n,)`` labels on the device."""
         return torch.tensor(self.graph.labels, device=self.device)
+
+    @cached_property
+    def prepared(self) -> dict[str, Any]:
+        """What can be made again from the silo and its memory, kept while the silo is there."""
+        return {}
 
     @property
     def seeds(self) -> Seeds:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +17,32 @@ from feddep.models.sage import FusedSage
 from feddep.models.sgd import SageSgd
 from feddep.seeding import Seeds
 
+Step = Callable[[EgoGraphs], float]
+"""One step of SGD on a batch; it returns the batch's mean loss before the step."""
 
-def train(model: FusedSage, silo: Silo, seeds: Seeds, embeddings: Tensor | None = None) -> float:
+
+class Trainer(Protocol):
+    """Whoever trains a classifier at a client for one round; :func:`train`, unless told otherwise.
+
+    A trainer must not remember anything from one call to the next: a run may go on in another
+    process after any round.
+    """
+
+    def __call__(
+        self, model: FusedSage, silo: Silo, seeds: Seeds, embeddings: Tensor | None = None
+    ) -> float:
+        """Trains ``model`` in place and returns the mean loss, see :func:`train`."""
+        ...
+
+
+def train(
+    model: FusedSage,
+    silo: Silo,
+    seeds: Seeds,
+    embeddings: Tensor | None = None,
+    *,
+    around: Callable[[Step], Step] | None = None,
+) -> float:
     """Trains ``model`` in place for one round: every training node once in each local epoch.
 
     Minimises the cross-entropy −log softmax(F(v))[y_v] over mini-batches of sampled ego-graphs.
@@ -27,6 +52,8 @@ def train(model: FusedSage, silo: Silo, seeds: Seeds, embeddings: Tensor | None 
         silo: whose nodes to train on.
         seeds: streams of this client and round.
         embeddings: z̄ of the silo's nodes, ``(n, d_z)``; None trains without them.
+        around: turns the step of SGD into the one that is taken, e.g. to add to it; what it does
+            to ``model.parameters()`` in place counts.
 
     Returns:
         The mean loss over nodes and epochs; 0 if the silo has no training node.
@@ -43,7 +70,7 @@ def train(model: FusedSage, silo: Silo, seeds: Seeds, embeddings: Tensor | None 
         return cross_entropy(scores, silo.labels[ego.targets])
 
     if silo.device.type == "cpu":
-        sgd = SageSgd(
+        step: Step = SageSgd(
             model,
             graph.features,
             graph.labels,
@@ -51,10 +78,10 @@ def train(model: FusedSage, silo: Silo, seeds: Seeds, embeddings: Tensor | None 
             decay=spec.weight_decay,
             dropout=dropout,
             embeddings=None if embeddings is None else embeddings.numpy(),
-        )
-        mean = mean_loss(batches, sgd.step)
+        ).step
     else:
-        mean = fit(model, batches, loss, spec.learning_rate, spec.weight_decay)
+        step = autograd_step(model, loss, spec.learning_rate, spec.weight_decay)
+    mean = mean_loss(batches, step if around is None else around(step))
     if not math.isfinite(mean):
         raise InputError(
             f"training diverged at client {silo.client}: its loss is no longer a number; "
@@ -71,6 +98,13 @@ def fit(
     decay: float = 0.0,
 ) -> float:
     """Takes a step of SGD on every batch and returns the mean loss over the batches' nodes."""
+    return mean_loss(batches, autograd_step(model, loss, rate, decay))
+
+
+def autograd_step(
+    model: nn.Module, loss: Callable[[EgoGraphs], Tensor], rate: float, decay: float
+) -> Step:
+    """A step of SGD on a loss that torch differentiates."""
     parameters = list(model.parameters())
 
     def step(ego: EgoGraphs) -> float:
@@ -78,10 +112,10 @@ def fit(
         descend(parameters, torch.autograd.grad(value, parameters), rate, decay)
         return value.item()
 
-    return mean_loss(batches, step)
+    return step
 
 
-def mean_loss(batches: Iterable[EgoGraphs], step: Callable[[EgoGraphs], float]) -> float:
+def mean_loss(batches: Iterable[EgoGraphs], step: Step) -> float:
     """Takes a step on every batch; the mean of the losses over all nodes, 0 without any."""
     total, count = 0.0, 0
     for ego in batches:

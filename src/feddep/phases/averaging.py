@@ -16,7 +16,7 @@ from feddep.graph.graph import Part
 from feddep.learning.evaluation import SCORE_NAMES, pooled, score
 from feddep.learning.mending import Mended, Mender
 from feddep.learning.recipe import Recipe, Silo
-from feddep.learning.trainer import train
+from feddep.learning.trainer import Trainer, train
 from feddep.learning.updates import noised_update
 from feddep.models.weights import to_arrays
 
@@ -27,11 +27,13 @@ class Averaging:
 
     Args:
         mender: gives the embeddings of missing neighbours; None trains on subgraphs as they are.
+        trainer: what a client does with the classifier in a round of training.
     """
 
     mender: Mender | None = None
     name: str = "averaging"
     reports: frozenset[str] = SCORE_NAMES | {"loss", "training_nodes"}
+    trainer: Trainer = train
 
     def rounds(self, recipe: Recipe) -> int:
         """R rounds of training and one that scores the result."""
@@ -68,7 +70,7 @@ class Averaging:
         if request.step == "score":
             return Reply(request.client, metrics=metrics), state
         seeds = silo.seeds.child(self.name, request.round)
-        metrics["loss"] = train(model, mended.silo, seeds, mended.embeddings)
+        metrics["loss"] = self.trainer(model, mended.silo, seeds, mended.embeddings)
         metrics["training_nodes"] = len(silo.graph.members(Part.TRAIN))
         weights = to_arrays(model)
         spec = silo.recipe.training

@@ -16,7 +16,7 @@ from feddep.federation.messages import Arrays, Reply, Request, State, group, gro
 from feddep.federation.phase import Ask
 from feddep.learning import neighgen
 from feddep.learning.expansion import features_to
-from feddep.learning.mending import generator_training
+from feddep.learning.mending import forget_generator_training, generator_training
 from feddep.learning.recipe import Recipe, Silo
 from feddep.models.weights import to_arrays
 
@@ -29,8 +29,8 @@ class NeighGenTraining:
     reports: frozenset[str] = frozenset({"generator_loss"})
 
     def rounds(self, recipe: Recipe) -> int:
-        """One for each epoch across clients; as many epochs before them are local."""
-        return recipe.generator.epochs
+        """One for each epoch across clients, at least one; as many epochs before are local."""
+        return max(1, recipe.generator.epochs)
 
     def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, None]:
         """Passes generators and inputs on to all others, and their summed gradients back."""
@@ -45,7 +45,7 @@ class NeighGenTraining:
             grouped("gradients", _total([group(own, str(client)) for own in found]))
             for client in range(ask.clients)
         ]
-        last = ask.round == recipe.generator.epochs - 1
+        last = ask.round == self.rounds(recipe) - 1
         ask.each("train and generate" if last else "train", sums)
         return state, None
 
@@ -78,6 +78,7 @@ class NeighGenTraining:
         state = {**state, **grouped("generator", to_arrays(generator))}
         if request.step == "train and generate":
             links, features = neighgen.generate(training, generator, seeds.child("generate"))
+            forget_generator_training(silo)  # it holds the features as a dense array
             kept = {n: a for n, a in state.items() if n not in ("prototypes", "cluster")}
             state = {**kept, **grouped("added", {"links": links, **features_to(features)})}
         return Reply(request.client, metrics={"generator_loss": loss}), state

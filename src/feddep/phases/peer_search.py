@@ -33,8 +33,8 @@ class PeerSearch:
     reports: frozenset[str] = frozenset({"generator_loss"})
 
     def rounds(self, recipe: Recipe) -> int:
-        """One for each epoch of DGen's training."""
-        return recipe.generator.epochs
+        """One for each epoch of DGen's training, at least one: without any there is no DGen."""
+        return max(1, recipe.generator.epochs)
 
     def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, None]:
         """Passes generated rows on to all others, and their summed gradients back."""

@@ -1,12 +1,17 @@
 """Methods side by side: accuracy, bytes, seconds."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from feddep.algorithms import METHODS
 from feddep.experiments.records import Record
 
 SEES_CROSS_EDGES = "†"
+RECONSTRUCTION = "‡"
+MEANINGS = {
+    SEES_CROSS_EDGES: "sees cross-client edges, which nobody has in our problem.",
+    RECONSTRUCTION: "a reconstruction: no text of the original was at hand.",
+}
 HEADINGS = ("method", "test (global)", "test (silo)", "bytes up", "bytes down", "seconds")
 
 
@@ -27,15 +32,21 @@ def comparison_rows(records: Sequence[Record]) -> list[tuple[str, ...]]:
 
 def marked(method: str) -> str:
     """A method's name with the marks that every table shows."""
-    known = METHODS.get(method)
-    return method + (SEES_CROSS_EDGES if known and known.sees_cross_edges else "")
+    return method + "".join(_marks(method))
 
 
 def footnotes(methods: Iterable[str]) -> list[str]:
     """What the marks of these methods mean."""
-    if any(marked(method) != method for method in methods):
-        return [f"{SEES_CROSS_EDGES} sees cross-client edges, which nobody has in our problem."]
-    return []
+    shown = {mark for method in methods for mark in _marks(method)}
+    return [f"{mark} {meaning}" for mark, meaning in MEANINGS.items() if mark in shown]
+
+
+def _marks(method: str) -> Iterator[str]:
+    known = METHODS.get(method)
+    if known and known.sees_cross_edges:
+        yield SEES_CROSS_EDGES
+    if known and known.reconstruction:
+        yield RECONSTRUCTION
 
 
 def comparison_markdown(records: Sequence[Record]) -> str:

@@ -12,7 +12,7 @@ from feddep.federation.messages import Arrays, Reply, Request, State, group
 from feddep.federation.node import Node
 from feddep.graph.graph import Graph, Part
 from feddep.learning.evaluation import Scores, score
-from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.recipe import Recipe, Silo, open_silo
 from feddep.learning.trainer import train
 from feddep.models.kernels import FeatureTable
 
@@ -50,7 +50,7 @@ class Host:
     def __post_init__(self) -> None:
         self._nodes = {
             client: Node(
-                Silo(client, graph, self.recipe, self.device),
+                open_silo(client, graph, self.recipe, self.device),
                 self.method.phases,
                 self.method.discloses,
             )

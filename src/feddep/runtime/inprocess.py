@@ -199,11 +199,10 @@ class _Worker:
         alone = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "MALLOC_ARENA_MAX"), "1")
         with theirs:
             self._process = subprocess.Popen(
-                # -P: or a grp.py in the current folder would be taken for the library's.
                 [sys.executable, "-P", "-m", "feddep.runtime.worker", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 process_group=0,  # out of reach of Ctrl-C, which the parent deals with
-                env=os.environ | alone | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env=os.environ | alone | {"PYTHONPATH": _import_path()},
             )
         self._connection: Connection[Any, Any] = Connection(ours.detach())
         self.send(pack({**start, "clients": clients}, {}))
@@ -231,6 +230,16 @@ class _Worker:
             f"the worker of clients {', '.join(map(str, self.clients))} ended (exit code {code}); "
             "its own message stands above. Out of memory is a common cause: try fewer --workers"
         )
+
+
+def _import_path() -> str:
+    """Where a worker looks for modules: where this process does, in the same order.
+
+    But the current folder, which a notebook has first as "", comes last: or a grp.py in it would
+    be taken for the library's.
+    """
+    paths = sorted(sys.path, key=lambda path: path == "")
+    return os.pathsep.join(path or str(Path.cwd()) for path in paths)
 
 
 def _balanced(load: Sequence[int], workers: int) -> list[list[int]]:

@@ -40,15 +40,23 @@ def main() -> None:
 def serve(connection: "Connection[Any, Any]") -> None:
     """Answers messages, one at a time."""
     start, _ = unpack(connection.recv_bytes())
-    host = open_host(start)
+    try:
+        host = open_host(start)
+    except errors.FeddepError as error:
+        connection.send_bytes(_trouble(error))
+        return
     connection.send_bytes(pack({}, {}))
     while True:
         header, arrays = unpack(connection.recv_bytes())
         try:
             answer = _ANSWERS[header["call"]](host, header, arrays)
         except errors.FeddepError as error:
-            answer = pack({"error": type(error).__name__, "message": str(error)}, {})
+            answer = _trouble(error)
         connection.send_bytes(answer)
+
+
+def _trouble(error: errors.FeddepError) -> bytes:
+    return pack({"error": type(error).__name__, "message": str(error)}, {})
 
 
 def open_host(start: Mapping[str, Any]) -> Host:

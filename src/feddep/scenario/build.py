@@ -152,6 +152,7 @@ def recipe_for(spec: RunSpec, graph: Graph, method: Method) -> Recipe:
         training=spec.training,
         embedding=spec.embedding,
         generator=spec.generator,
+        privacy=spec.privacy,
         fusion=method.fusion,
     )
 

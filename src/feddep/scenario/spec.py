@@ -22,6 +22,7 @@ from feddep.learning.prototypes import EmbeddingSpec
 from feddep.learning.recipe import TrainingSpec
 from feddep.models.generator import GeneratorSpec
 from feddep.models.sage import ModelSpec
+from feddep.privacy.spec import PrivacySpec
 from feddep.scenario.presets import Preset
 from feddep.scenario.toml import toml_value
 
@@ -31,7 +32,7 @@ class RunSpec:
     """One run.
 
     Attributes:
-        method: a name in ``feddep methods``.
+        method: a name in ``feddep methods``, or ``module:ATTRIBUTE`` for somebody's own.
         dataset: a name in ``feddep data list``, or the path of a graph or shard folder.
         seed: fixes split, partition, initial weights and every other draw.
         preset: where the values of keys come from that the user leaves open.
@@ -47,6 +48,7 @@ class RunSpec:
     training: TrainingSpec = field(default_factory=TrainingSpec)
     embedding: EmbeddingSpec = field(default_factory=EmbeddingSpec)
     generator: GeneratorSpec = field(default_factory=GeneratorSpec)
+    privacy: PrivacySpec = field(default_factory=PrivacySpec)
     synthetic: SyntheticSpec = field(default_factory=SyntheticSpec)
 
     def with_settings(self, settings: Mapping[str, Any]) -> "RunSpec":

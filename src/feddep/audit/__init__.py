@@ -1,0 +1,1 @@
+"""Attacks on a run whose secrets we planted ourselves: what the messages really give away."""

@@ -1,0 +1,199 @@
+"""Attackers: from what the server saw, and all else but coins and noise, a score for each pair.
+
+A higher score means that the pair is rather an edge. One more way to attack is one more class and
+one more entry in :data:`ATTACKS`. An attack that finds little proves little: a cleverer one may
+find more.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.nn.functional import cross_entropy
+
+from feddep.audit.pairs import Longs, Pairs
+from feddep.audit.planted import LISTS, SUMS, neighbour_sums
+from feddep.audit.transcript import Recorder
+from feddep.federation.messages import Arrays, group
+from feddep.graph.graph import Graph, Part
+from feddep.learning.evaluation import predict
+from feddep.learning.recipe import Recipe
+from feddep.models.kernels import FeatureTable
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """What every attacker has.
+
+    Attributes:
+        transcript: the messages of the run.
+        graphs: the clients' graphs without any canary: nodes, features, labels, split, edges.
+        recipe: what the parties agreed on.
+    """
+
+    transcript: Recorder
+    graphs: Sequence[Graph]
+    recipe: Recipe
+
+    @cached_property
+    def tables(self) -> list[FeatureTable]:
+        """The clients' features."""
+        return [FeatureTable(graph.features, torch.device("cpu")) for graph in self.graphs]
+
+    def weights(self) -> Iterator[tuple[int, Arrays, Arrays]]:
+        """Every training of a client: who, the classifier it received, and the one it sent."""
+        for request, reply in self.transcript.messages:
+            received = group(request.arrays, "classifier")
+            sent = group(reply.arrays, "classifier")
+            if received and sent:
+                yield reply.client, received, sent
+
+
+class Attack(Protocol):
+    """One way to tell included canaries from the others."""
+
+    @property
+    def threshold(self) -> float | None:
+        """The score above which a pair is taken for an edge; None if only the order counts."""
+        ...
+
+    def applies(self, known: Knowledge) -> bool:
+        """Whether the transcript holds what the attack works on."""
+        ...
+
+    def scores(self, known: Knowledge, pairs: Pairs) -> Floats:
+        """``(k,)``, a score for each pair."""
+        ...
+
+
+@dataclass(frozen=True)
+class LossAttack:
+    """A client that trained with an edge sends weights that do better with it.
+
+    The gain of a pair under weights W is the fall of its ends' cross-entropy when the edge is put
+    in; only ends that are training nodes count. The score is Σ gain(W) − gain(W⁰) over the
+    weights W that the client sent, where W⁰ are those it was sent first: what the edge is worth
+    to weights that nobody has trained says nothing.
+    """
+
+    threshold: float | None = None
+
+    def applies(self, known: Knowledge) -> bool:
+        """See :class:`Attack`."""
+        return any(True for _ in known.weights())
+
+    def scores(self, known: Knowledge, pairs: Pairs) -> Floats:
+        """See :class:`Attack`."""
+        places = [np.flatnonzero(pairs.client == c) for c in range(len(known.graphs))]
+        worlds = [_Worlds(known, c, pairs.where(own)) for c, own in enumerate(places)]
+        before: dict[int, Floats] = {}
+        scores = np.zeros(len(pairs))
+        for client, received, sent in known.weights():
+            if client not in before:
+                before[client] = worlds[client].gains(received)
+            scores[places[client]] += worlds[client].gains(sent) - before[client]
+        return scores
+
+
+class _Worlds:
+    """One client's graph without any pair, and with those of each batch.
+
+    Pairs of one batch share no node, so all of them are put in at once.
+    """
+
+    def __init__(self, known: Knowledge, client: int, pairs: Pairs) -> None:
+        graph = known.graphs[client]
+        self._recipe, self._table, self._pairs = known.recipe, known.tables[client], pairs
+        self._labels = torch.tensor(np.maximum(graph.labels, 0))
+        self._counts = graph.mask(Part.TRAIN)
+        self._without = graph
+        self._with = {
+            batch: graph.with_edges(
+                np.concatenate([graph.edge_list(), pairs.ends[pairs.batch == batch]])
+            )
+            for batch in np.unique(pairs.batch).tolist()
+        }
+
+    def gains(self, weights: Arrays) -> Floats:
+        """By how much every pair's edge lowers the loss of its ends under these weights."""
+        model = self._recipe.classifier(weights)
+
+        def losses(graph: Graph) -> Floats:
+            each = cross_entropy(predict(model, graph, self._table), self._labels, reduction="none")
+            found: Floats = each.numpy().astype(np.float64) * self._counts
+            return found
+
+        without = losses(self._without)
+        gains = np.zeros(len(self._pairs))
+        for batch, graph in self._with.items():
+            own = self._pairs.batch == batch
+            gains[own] = (without - losses(graph))[self._pairs.ends[own]].sum(axis=1)
+        return gains
+
+
+@dataclass(frozen=True)
+class SumsAttack:
+    """Neighbour sums s_u minus those of the known neighbours leave the canary's features.
+
+    With the rest e_u, the score of (u, v) is the mean over both ends of 2⟨e_u, x_v⟩/|x_v|² − 1,
+    the likelihood ratio of e_u = x_v against e_u = 0 up to a factor: 1 and −1 without noise.
+    """
+
+    threshold: float | None = 0.0
+
+    def applies(self, known: Knowledge) -> bool:
+        """See :class:`Attack`."""
+        return any(True for _ in known.transcript.of_phase(SUMS))
+
+    def scores(self, known: Knowledge, pairs: Pairs) -> Floats:
+        """See :class:`Attack`."""
+        scores = np.zeros(len(pairs))
+        for reply in known.transcript.of_phase(SUMS):
+            graph = known.graphs[reply.client]
+            rest = reply.arrays[SUMS] - neighbour_sums(graph)[SUMS]
+            own = np.flatnonzero(pairs.client == reply.client)
+            u, v = pairs.ends[own].T
+            scores[own] = (_matches(rest[u], graph, v) + _matches(rest[v], graph, u)) / 2
+        return scores
+
+
+def _matches(rest: npt.NDArray[np.float32], graph: Graph, nodes: Longs) -> Floats:
+    features = graph.features[nodes]
+    rows = features if isinstance(features, np.ndarray) else features.toarray()
+    size = (rows.astype(np.float64) ** 2).sum(axis=1)
+    found: Floats = 2 * (rest * rows).sum(axis=1) / np.maximum(size, 1e-12) - 1
+    return found
+
+
+@dataclass(frozen=True)
+class ListsAttack:
+    """The positive control: it is handed the clients' lists as the mechanism left them."""
+
+    threshold: float | None = 0.5
+
+    def applies(self, known: Knowledge) -> bool:
+        """See :class:`Attack`."""
+        return any(True for _ in known.transcript.of_phase(LISTS))
+
+    def scores(self, known: Knowledge, pairs: Pairs) -> Floats:
+        """See :class:`Attack`."""
+        scores = np.zeros(len(pairs))
+        for reply in known.transcript.of_phase(LISTS):
+            nodes = known.graphs[reply.client].nodes
+            edges = reply.arrays[LISTS].astype(np.int64) @ [nodes, 1]
+            own = np.flatnonzero(pairs.client == reply.client)
+            scores[own] = np.isin(np.sort(pairs.ends[own], axis=1) @ [nodes, 1], edges)
+        return scores
+
+
+ATTACKS: dict[str, Attack] = {
+    "loss": LossAttack(),
+    "sums": SumsAttack(),
+    "lists": ListsAttack(),
+}

@@ -1,0 +1,65 @@
+"""The story of an audit: some runs with other seeds, attacked, and what they prove together."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from feddep.audit.findings import findings, roc
+from feddep.audit.picture import draw
+from feddep.audit.trial import Plan, run_trial
+from feddep.errors import InputError
+from feddep.experiments.records import versions, write_atomically
+from feddep.scenario.spec import RunSpec
+
+PICTURE = "audit.png"
+NUMBERS = "audit.json"
+
+
+def audit(
+    spec: RunSpec,
+    plan: Plan,
+    *,
+    runs: int = 1,
+    folder: Path | None = None,
+    tell: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
+    """Audits some runs of a spec, with seeds from the spec's own on, and pools them.
+
+    Args:
+        spec: what is audited.
+        plan: what is fixed beforehand.
+        runs: how many; each has its own partition, canaries, coins and noise.
+        folder: where ``audit.json`` and ``audit.png`` go; None writes nothing.
+        tell: called after every run.
+    """
+    if runs < 1:
+        raise InputError(f"an audit takes at least one run (got {runs})")
+    trials, seconds = [], []
+    for number in range(runs):
+        started = time.perf_counter()
+        trials.append(run_trial(spec.with_settings({"seed": spec.seed + number}), plan))
+        seconds.append(round(time.perf_counter() - started, 3))
+        tell()
+    found = _about(spec, runs) | findings(trials, plan)
+    found |= {"seconds": seconds, "versions": versions()}
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        draw(found, {name: roc(trials, name) for name in found["attacks"]}, folder / PICTURE)
+        write_atomically(folder / NUMBERS, json.dumps(found, indent=2) + "\n")
+    return found
+
+
+def _about(spec: RunSpec, runs: int) -> dict[str, Any]:
+    mechanism = spec.privacy.mechanism
+    return {
+        "title": f"{spec.method} on {spec.dataset}, {mechanism}, {runs} run{'s' * (runs > 1)}",
+        "method": spec.method,
+        "dataset": spec.dataset,
+        "clients": spec.partition.clients,
+        "rounds": spec.training.rounds,
+        "seeds": [spec.seed + number for number in range(runs)],
+        "mechanism": mechanism,
+        "relation": "one undirected edge inside a client",
+    }

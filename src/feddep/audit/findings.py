@@ -1,0 +1,151 @@
+"""From the trials of an audit to what they prove, as plain data and in words."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import roc_auc_score, roc_curve
+
+from feddep.audit.attacks import ATTACKS, Floats
+from feddep.audit.inversion import summary
+from feddep.audit.pairs import Bools
+from feddep.audit.trial import Plan, Trial
+from feddep.privacy.accountant import Guarantee
+from feddep.privacy.audit_statistics import Guesses, guess, pooled
+
+CONFIDENCE = 0.95
+REJECTED_BELOW = 0.001
+"""Only below this p-value a claim is called refuted: with many audits chance gets its turn."""
+
+FEW_FALSE = 0.01
+
+HEADINGS = ("attack", "right guesses", "ε at least", "p of the claim", "AUC", "found at 1% false")
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """False and true positive rates of an attack, from no pair called an edge to all."""
+
+    false: Floats
+    true: Floats
+
+
+def roc(trials: Sequence[Trial], attack: str) -> Curve:
+    """The curve over all trials; pairs that never were edges are negatives too."""
+    truth, scores = _labelled(trials, attack)
+    false, true, _ = roc_curve(truth, scores)
+    return Curve(false, true)
+
+
+def findings(trials: Sequence[Trial], plan: Plan) -> dict[str, Any]:
+    """Everything that the trials prove, as plain data for ``audit.json``."""
+    claim = weakest([trial.claim for trial in trials])
+    canaries = sum(len(trial.included) for trial in trials)
+    names = [name for name in ATTACKS if all(name in trial.scores for trial in trials)]
+    made = _guesses(trials, names[0], plan).made
+    return {
+        "runs": len(trials),
+        "canaries": canaries,
+        "guess_share": plan.share,
+        "planted_leak": plan.leak,
+        "confidence": CONFIDENCE,
+        "claim": {"epsilon": claim.epsilon, "delta": claim.delta, "verdict": claim.verdict},
+        "provable": Guesses(made, made, canaries).lower_bound(_delta(claim), CONFIDENCE),
+        "attacks": {name: _outcome(trials, name, plan, claim) for name in names},
+        "prototypes": summary([one for trial in trials for one in trial.inversions]),
+    }
+
+
+def weakest(claims: Sequence[Guarantee]) -> Guarantee:
+    """What is claimed of all trials: the largest ε, or nothing."""
+    return max(claims, key=lambda claim: np.inf if claim.epsilon is None else claim.epsilon)
+
+
+def rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
+    """One row for each attack, under :data:`HEADINGS`."""
+    return [
+        (
+            name,
+            f"{outcome['right']}/{outcome['guesses']}",
+            f"{outcome['bound']:.2f}",
+            "none" if outcome["p_claim"] is None else f"{outcome['p_claim']:.2g}",
+            f"{outcome['auc']:.3f}",
+            f"{outcome['true_positives_at_1_percent']:.3f}",
+        )
+        for name, outcome in found["attacks"].items()
+    ]
+
+
+def sentences(found: dict[str, Any]) -> list[str]:
+    """The findings for a reader in a hurry."""
+    claim = found["claim"]["epsilon"]
+    control = found["attacks"]["lists"]
+    lines = []
+    for name, outcome in found["attacks"].items():
+        if name == "lists":
+            continue
+        bound = f"ε is at least {outcome['bound']:.2f}" if outcome["bound"] else "nothing about ε"
+        lines.append(f"The {name} attack proves {bound} (95% confidence).")
+        if claim is not None:
+            refuted = outcome["p_claim"] < REJECTED_BELOW
+            verdict = "REFUTES" if refuted else "does not contradict"
+            lines.append(f"It {verdict} the claim ε ≤ {claim:g} (p = {outcome['p_claim']:.2g}).")
+    if claim is None:
+        lines.append("Nothing is claimed about edges, so there is nothing to refute.")
+    lines.append(
+        f"The positive control, handed the lists as the mechanism left them, proves "
+        f"ε ≥ {control['bound']:.2f}; so many guesses could prove {found['provable']:.2f} at most."
+    )
+    if found["prototypes"]:
+        near = found["prototypes"]
+        lines.append(
+            f"The prototype nearest to a node is {near['smallest_ratio']:.2f} of the typical "
+            f"distance between nodes away from it (cluster of {near['size_of_closest']}); "
+            f"the smallest cluster has {near['smallest_cluster']} nodes."
+        )
+    return lines
+
+
+def _outcome(trials: Sequence[Trial], name: str, plan: Plan, claim: Guarantee) -> dict[str, Any]:
+    guesses = _guesses(trials, name, plan)
+    truth, scores = _labelled(trials, name)
+    curve, delta = roc(trials, name), _delta(claim)
+    epsilon = claim.epsilon
+    return {
+        "guesses": guesses.made,
+        "right": guesses.right,
+        "bound": guesses.lower_bound(delta, CONFIDENCE),
+        "p_claim": None if epsilon is None else guesses.p_value(epsilon, delta),
+        "auc": float(roc_auc_score(truth, scores)),
+        "true_positives_at_1_percent": float(curve.true[curve.false <= FEW_FALSE].max()),
+        "positives": int(np.count_nonzero(truth)),
+        "negatives": int(np.count_nonzero(~truth)),
+    }
+
+
+def _guesses(trials: Sequence[Trial], name: str, plan: Plan) -> Guesses:
+    threshold = ATTACKS[name].threshold
+    return pooled(
+        guess(
+            trial.scores[name][: len(trial.included)],
+            trial.included,
+            share=plan.share,
+            threshold=threshold,
+        )
+        for trial in trials
+    )
+
+
+def _labelled(trials: Sequence[Trial], name: str) -> tuple[Bools, Floats]:
+    scores = [trial.scores[name] for trial in trials]
+    truth = [
+        np.concatenate([trial.included, np.zeros(len(own) - len(trial.included), bool)])
+        for trial, own in zip(trials, scores, strict=True)
+    ]
+    return np.concatenate(truth), np.concatenate(scores)
+
+
+def _delta(claim: Guarantee) -> float:
+    """δ at which ε is bounded: the claim's, or 0 where nothing is claimed."""
+    return 0.0 if claim.epsilon is None else claim.delta

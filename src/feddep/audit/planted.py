@@ -1,0 +1,75 @@
+"""Leaks planted on purpose: an audit that does not find them has no teeth.
+
+Each is a phase that any method can be given. Both act on the silo's graph as its privacy mechanism
+left it, as every phase does.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from feddep.algorithms.method import Method
+from feddep.federation.messages import Arrays, Reply, Request, State
+from feddep.federation.phase import AnyPhase, Ask
+from feddep.graph.graph import Graph
+from feddep.learning.recipe import Recipe, Silo
+
+SUMS = "neighbour_sums"
+LISTS = "neighbour_lists"
+
+
+@dataclass(frozen=True)
+class Release:
+    """One round in which every client sends something computed from its graph.
+
+    Args:
+        name: what is sent, :data:`SUMS` or :data:`LISTS`.
+    """
+
+    name: str
+    reports: frozenset[str] = frozenset()
+
+    def rounds(self, recipe: Recipe) -> int:
+        """One."""
+        return 1
+
+    def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, None]:
+        """Asks, and does nothing with the answers: an attacker will."""
+        ask.all("release")
+        return state, None
+
+    def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
+        """Sends it."""
+        return Reply(request.client, _CONTENT[self.name](silo.graph)), state
+
+
+def with_leaks(method: Method, names: Sequence[str]) -> Method:
+    """The method with releases before all else."""
+    leaks: tuple[AnyPhase, ...] = tuple(Release(name) for name in names)
+    return replace(
+        method,
+        phases=leaks + method.phases,
+        discloses=method.discloses | frozenset(names),
+    )
+
+
+def adjacency(graph: Graph) -> sp.csr_array:
+    """A, ``(n, n)``, with A[u, v] = 1 where u and v are linked."""
+    ones = np.ones(len(graph.indices), np.float32)
+    return sp.csr_array((ones, graph.indices, graph.indptr), (graph.nodes, graph.nodes))
+
+
+def neighbour_sums(graph: Graph) -> Arrays:
+    """Σ x_u over the neighbours u of every node, ``(n, d)``."""
+    sums = adjacency(graph) @ graph.features
+    return {SUMS: sums if isinstance(sums, np.ndarray) else sums.toarray()}
+
+
+def neighbour_lists(graph: Graph) -> Arrays:
+    """The edges, ``(E, 2)``."""
+    return {LISTS: graph.edge_list()}
+
+
+_CONTENT = {SUMS: neighbour_sums, LISTS: neighbour_lists}

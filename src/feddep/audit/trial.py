@@ -1,0 +1,128 @@
+"""One audited run: canaries in, an ordinary run with its messages kept, attackers' scores out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from feddep.algorithms import find_method
+from feddep.algorithms.method import Method
+from feddep.audit.attacks import ATTACKS, Floats, Knowledge
+from feddep.audit.inversion import Inversion, invert
+from feddep.audit.pairs import Bools, Pairs, draw_canaries, draw_decoys, with_edges
+from feddep.audit.planted import LISTS, SUMS, with_leaks
+from feddep.audit.transcript import Recorder
+from feddep.errors import InputError
+from feddep.experiments.ledgers import mechanism_events, message_events
+from feddep.federation.conduct import Progress, conduct
+from feddep.federation.messages import State
+from feddep.federation.metering import Meter
+from feddep.graph.shard import Shards
+from feddep.learning.recipe import Recipe, open_silo
+from feddep.privacy.accountant import Guarantee, price, worst_of
+from feddep.runtime.inprocess import InProcess
+from feddep.scenario.build import build, known_at_first, recipe_for
+from feddep.scenario.spec import RunSpec
+from feddep.seeding import Seeds
+
+NEGATIVES = 1000
+"""True positives at 1% false positives need that many pairs that are no edges."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is fixed before a run is audited.
+
+    Attributes:
+        canaries: m; None takes as many as there is room for.
+        share: of the canaries to guess about; on those in the middle the attacker abstains.
+        leak: plants a leak: every client also releases its raw neighbour sums.
+    """
+
+    canaries: int | None = None
+    share: float = 1.0
+    leak: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """What one run gave.
+
+    Attributes:
+        included: ``(m,)``, the coins.
+        scores: by attack, ``(m + decoys,)``; the canaries come first.
+        claim: what is promised about one undirected edge.
+        inversions: one for each client that released prototypes.
+    """
+
+    included: Bools
+    scores: dict[str, Floats]
+    claim: Guarantee
+    inversions: Sequence[Inversion]
+
+
+def run_trial(spec: RunSpec, plan: Plan) -> Trial:
+    """Audits one run of the spec, in this process."""
+    method = audited_method(spec.method, plan)
+    shards = build(spec)
+    graphs, seeds = list(shards), Seeds(spec.seed).child("audit")
+    canaries = draw_canaries(graphs, plan.canaries, seeds.stream("canaries"))
+    if not len(canaries):
+        raise InputError("no client has two nodes without an edge between them: no canaries")
+    decoys = draw_decoys(graphs, canaries, NEGATIVES, seeds.stream("decoys"))
+    included = seeds.stream("coins").random(len(canaries)) < 0.5
+    planted = with_edges(shards, canaries.where(included))
+    recipe = recipe_for(spec, planted.graph, method)
+    recorder, states, claim = _observed(planted, method, recipe, spec)
+    known = Knowledge(recorder, graphs, recipe)
+    pairs = Pairs.joined([canaries, decoys])
+    scores = {
+        name: attack.scores(known, pairs)
+        for name, attack in ATTACKS.items()
+        if attack.applies(known)
+    }
+    return Trial(included, scores, claim, _inversions(planted, recipe, recorder, states))
+
+
+def audited_method(name: str, plan: Plan) -> Method:
+    """The method with the positive control's release and, if asked for, a leak."""
+    method = find_method(name)
+    if method.whole_graph:
+        raise InputError(f"{name} has one party that holds everything: there is nobody to attack")
+    return with_leaks(method, [LISTS, SUMS] if plan.leak else [LISTS])
+
+
+def _observed(
+    shards: Shards, method: Method, recipe: Recipe, spec: RunSpec
+) -> tuple[Recorder, Sequence[State], Guarantee]:
+    """Runs the method; the messages, the clients' memories at the end, and what is claimed."""
+    with InProcess(shards, method, recipe, workers=1, device="cpu") as runtime:
+        recorder = Recorder(runtime)
+        meter = Meter(recorder)
+        start = Progress(state=known_at_first(shards, method))
+        conduct(method.phases, recipe, runtime.clients, meter, start, lambda *_: None)
+        states = runtime.states()
+    prices = [
+        price(
+            [*mechanism_events(method, recipe, graph), *message_events(meter.sent, client)],
+            graph.edges,
+            spec.privacy.delta_prime,
+        )
+        for client, graph in enumerate(shards)
+    ]
+    return recorder, states, worst_of(prices).sound
+
+
+def _inversions(
+    shards: Shards, recipe: Recipe, recorder: Recorder, states: Sequence[State]
+) -> list[Inversion]:
+    return [
+        invert(
+            np.asarray(reply.arrays["prototypes"]),
+            np.asarray(states[reply.client]["cluster"]),
+            open_silo(reply.client, shards[reply.client], recipe, torch.device("cpu")),
+        )
+        for _, reply in recorder.messages
+        if "prototypes" in reply.arrays
+    ]

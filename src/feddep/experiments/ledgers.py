@@ -1,0 +1,131 @@
+"""A run's ledger: what its mechanisms did at each client, and everything that left it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from feddep.algorithms.method import Method
+from feddep.graph.graph import Graph, Part
+from feddep.learning.recipe import Recipe
+from feddep.privacy.accountant import (
+    Guarantee,
+    Prices,
+    dp_sgd_event,
+    example_level,
+    price,
+    worst_of,
+)
+from feddep.privacy.ledger import (
+    BernoulliSelection,
+    Event,
+    FullNeighbours,
+    Ledger,
+    Message,
+    NeighbourSampling,
+    NoisedGradients,
+    OneShotSampling,
+    RandomisedResponse,
+)
+from feddep.privacy.sampling import one_shot_delta
+from feddep.privacy.statement import statement
+
+_GENERATING = frozenset({"generator_training", "peer_search"})
+
+
+def mechanism_events(method: Method, recipe: Recipe, graph: Graph) -> list[Event]:
+    """What the mechanisms do with one client's graph in a run of the method."""
+    spec, training = recipe.privacy, recipe.training
+    phases = {phase.name for phase in method.phases}
+    degrees = _histogram(graph)
+    events: list[Event] = []
+    if spec.mechanism == "randomised-response":
+        events.append(RandomisedResponse(spec.epsilon))
+    if spec.mechanism == "one-shot":
+        events.append(_one_shot(graph, training.fanout))
+    if "local_gnn" in phases and recipe.embedding.depth:
+        epochs, depth = recipe.embedding.epochs, recipe.embedding.depth
+        if spec.mechanism == "dp-sgd":
+            examples = len(graph.members(Part.TRAIN))
+            noised = dp_sgd_event(spec, examples, training.batch_size, epochs)
+            events += [FullNeighbours("embeddings"), noised]
+        elif spec.mechanism == "none":
+            events.append(FullNeighbours("embeddings"))
+        else:
+            events.append(NeighbourSampling("embeddings", training.fanout, depth, epochs, degrees))
+    if phases & _GENERATING:
+        events.append(BernoulliSelection(recipe.generator.keep))
+    passes = training.rounds * training.local_epochs
+    events.append(
+        NeighbourSampling("classifier", training.fanout, recipe.model.layers, passes, degrees)
+    )
+    if training.update_clip and training.update_noise:
+        noise, clip = training.update_noise, training.update_clip
+        events.append(NoisedGradients("updates", noise, clip, 1.0, training.rounds))
+    return events
+
+
+def message_events(sent: Mapping[str, Sequence[int]], client: int) -> list[Event]:
+    """What left one client, from the meter's counts."""
+    events: list[Event] = []
+    for key, (times, size) in sent.items():
+        who, phase, name = key.split("/", 2)
+        if int(who) == client:
+            events.append(Message(phase, name, times, size))
+    return events
+
+
+def privacy_record(
+    mechanism: str, ledgers: Sequence[Ledger], edges: Sequence[int], delta: float, prime: float
+) -> dict[str, Any]:
+    """The entry ``privacy`` of a record: three prices of the client that is worst off, in words.
+
+    Args:
+        mechanism: the run's.
+        ledgers: every client's.
+        edges: in every client's graph.
+        delta: δ at which DP-SGD is priced.
+        prime: δ' of the composition theorem.
+    """
+    prices = [price(own, count, prime) for own, count in zip(ledgers, edges, strict=True)]
+    worst = worst_of(prices)
+    noised = [e for own in ledgers for e in own if isinstance(e, NoisedGradients)]
+    examples = [example_level(e, delta) for e in set(noised) if e.purpose == "embeddings"]
+    return {
+        "mechanism": mechanism,
+        "verdict": worst.sound.verdict,
+        "statement": statement(mechanism, worst, ledgers[0]),
+        "paper": plain(worst.paper),
+        "composed": plain(worst.composed),
+        "sound": plain(worst.sound),
+        "composed_quantiles": _quantiles(worst),
+        "deltas": {"delta": delta, "delta_prime": prime},
+        "example_level": {"epsilon": max(examples), "delta": delta} if examples else None,
+        "relation": "paper and composed: one entry of one neighbour list; sound: one undirected "
+        "edge. Node set, features, labels and split count as public.",
+    }
+
+
+def plain(found: Guarantee) -> dict[str, Any]:
+    """A guarantee as plain data."""
+    return {"epsilon": found.epsilon, "delta": found.delta, "verdict": found.verdict}
+
+
+def _quantiles(prices: Prices) -> dict[str, dict[str, float]] | None:
+    if not prices.quantiles:
+        return None
+    names = ("median", "90%", "99%", "worst")
+    rows = zip(names, prices.quantiles, strict=True)
+    return {name: {"epsilon": float(e), "delta": float(d)} for name, (e, d) in rows}
+
+
+def _histogram(graph: Graph) -> tuple[tuple[int, int], ...]:
+    values, counts = np.unique(graph.degrees, return_counts=True)
+    return tuple(zip(values.tolist(), counts.tolist(), strict=True))
+
+
+def _one_shot(graph: Graph, fanout: int) -> OneShotSampling:
+    by_node = np.array([one_shot_delta(int(degree), fanout) for degree in graph.degrees])
+    u, v = graph.edge_list().T
+    by_edge = 1 - (1 - by_node[u]) * (1 - by_node[v])
+    return OneShotSampling(fanout, float(by_node.max(initial=0.0)), float(by_edge.max(initial=0.0)))

@@ -1,0 +1,1 @@
+"""What is promised about a silo's edges, to whom, and what it is worth."""

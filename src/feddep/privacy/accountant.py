@@ -1,0 +1,201 @@
+"""Three prices for the same events, side by side.
+
+``paper``: its Theorem 3.1 as printed, Bernoulli sampler included, at the smallest degree.
+``composed``: that theorem with the composition it cites, without the sampler, at the worst degree
+that exists. Both cover the embeddings behind the prototypes only, and one entry of one list.
+``sound``: what holds for one undirected edge and for everything that left the client.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from feddep.errors import InputError
+from feddep.privacy.ledger import (
+    BernoulliSelection,
+    Event,
+    Ledger,
+    Message,
+    NeighbourSampling,
+    NoisedGradients,
+    OneShotSampling,
+    RandomisedResponse,
+)
+from feddep.privacy.sampling import as_printed, compose, paper_step
+from feddep.privacy.spec import PrivacySpec
+
+QUANTILES = (0.5, 0.9, 0.99, 1.0)
+LARGEST_EPSILON = 20.0
+"""Above it, e^ε is more than the number of atoms in a gram: no promise."""
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """A price.
+
+    Attributes:
+        epsilon: ε; None where nothing bounds it.
+        delta: δ.
+        verdict: ``holds``, or ``none`` where nothing meaningful is promised.
+    """
+
+    epsilon: float | None
+    delta: float
+    verdict: str
+
+
+NOTHING = Guarantee(None, 1.0, "none")
+
+
+@dataclass(frozen=True)
+class Prices:
+    """The three columns, and how the nodes differ.
+
+    Attributes:
+        paper: as printed; nothing is promised where the theorem covers nothing of what was done.
+        composed: with the cited composition; likewise.
+        sound: what holds.
+        quantiles: composed (ε, δ) of the median node, of the 90% and 99% worst, and the worst.
+    """
+
+    paper: Guarantee
+    composed: Guarantee
+    sound: Guarantee
+    quantiles: Sequence[tuple[float, float]] = ()
+
+
+def price(ledger: Ledger, edges: int, delta_prime: float = 1e-5) -> Prices:
+    """Prices a client's ledger.
+
+    Args:
+        ledger: everything that happened; an unknown event is refused.
+        edges: of the client's graph; a δ of at least 1/edges promises nothing.
+        delta_prime: δ' of the composition theorem.
+    """
+    for event in ledger:
+        if not isinstance(event, Event):
+            raise InputError(f"the accountant has no price for {type(event).__name__}")
+    sampled = [
+        event
+        for event in ledger
+        if isinstance(event, NeighbourSampling) and event.purpose == "embeddings"
+    ]
+    keep = math.prod(e.keep for e in ledger if isinstance(e, BernoulliSelection))
+    sound = _sound(ledger, edges)
+    if len(sampled) != 1:
+        return Prices(NOTHING, NOTHING, sound)
+    nodes = composed_by_node(sampled[0], delta_prime)
+    worst = max(nodes)
+    return Prices(
+        _judged(*printed(sampled[0], delta_prime, keep), edges),
+        _judged(*worst, edges),
+        sound,
+        _quantiles(nodes),
+    )
+
+
+def _quantiles(nodes: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    epsilons, deltas = np.array(nodes).T
+    return [(float(np.quantile(epsilons, q)), float(np.quantile(deltas, q))) for q in QUANTILES]
+
+
+def worst_of(prices: Iterable[Prices]) -> Prices:
+    """The prices of the client that is worst off; a promise to all is as weak as that."""
+
+    def rank(found: Prices) -> tuple[float, ...]:
+        pairs = (found.sound, found.composed)
+        return tuple(math.inf if p.epsilon is None else p.epsilon for p in pairs)
+
+    return max(prices, key=rank)
+
+
+def printed(event: NeighbourSampling, delta_prime: float, keep: float) -> tuple[float, float]:
+    """The paper's (ε, δ) at the client's smallest degree."""
+    smallest = min((degree for degree, _ in event.degrees if degree), default=1)
+    step = paper_step(smallest, event.fanout)
+    return as_printed(*step, event.hops * event.epochs, delta_prime, keep)
+
+
+def composed_by_node(event: NeighbourSampling, delta_prime: float) -> list[tuple[float, float]]:
+    """(ε̃, δ̃) of every node of the client, by the cited composition; isolated ones show nothing."""
+    times = event.hops * event.epochs
+    found = []
+    for degree, count in event.degrees:
+        step = paper_step(degree, event.fanout) if degree else (0.0, 0.0)
+        pair = compose(*step, times, delta_prime) if degree else (0.0, 0.0)
+        found += [pair] * count
+    return found or [(0.0, 0.0)]
+
+
+def example_level(event: NoisedGradients, delta: float) -> float:
+    """ε of DP-SGD for one example, by the RDP accountant of dp_accounting."""
+    import dp_accounting
+    from dp_accounting import rdp
+
+    if event.noise == 0:
+        return math.inf
+    step = dp_accounting.PoissonSampledDpEvent(
+        event.rate, dp_accounting.GaussianDpEvent(event.noise)
+    )
+    accountant = rdp.RdpAccountant()
+    accountant.compose(step, event.steps)
+    return float(accountant.get_epsilon(delta))
+
+
+def noise_for(epsilon: float, delta: float, rate: float, steps: int) -> float:
+    """The noise multiplier that gives ε at δ for one example; the inverse of example_level."""
+    import dp_accounting
+    from dp_accounting import rdp
+
+    def make(noise: float) -> "dp_accounting.DpEvent":
+        gaussian = dp_accounting.GaussianDpEvent(noise)
+        return dp_accounting.SelfComposedDpEvent(
+            dp_accounting.PoissonSampledDpEvent(rate, gaussian), steps
+        )
+
+    found = dp_accounting.calibrate_dp_mechanism(
+        rdp.RdpAccountant,
+        make,
+        epsilon,
+        delta,
+        dp_accounting.LowerEndpointAndGuess(0.0, 2.0),
+    )
+    return float(found)
+
+
+def dp_sgd_event(spec: PrivacySpec, examples: int, batch: int, epochs: int) -> NoisedGradients:
+    """DP-SGD as a spec asks for it: with its noise, or with the noise that its ε needs."""
+    rate = min(1.0, batch / max(1, examples))
+    steps = epochs * math.ceil(examples / batch)
+    noise = spec.noise
+    if spec.epsilon and steps:
+        noise = noise_for(spec.epsilon, spec.delta, rate, steps)
+    return NoisedGradients("embeddings", noise, spec.clip, rate, steps)
+
+
+def _sound(ledger: Ledger, edges: int) -> Guarantee:
+    """What holds for one undirected edge.
+
+    A mechanism that stands before everything else bounds all that follows, which is
+    post-processing. Without one every message may show any edge: lists are drawn again and
+    again, as often as a node occurs in batches, and that number has no bound.
+    """
+    if not any(isinstance(event, Message) for event in ledger):
+        return Guarantee(0.0, 0.0, "holds")
+    flips = [event for event in ledger if isinstance(event, RandomisedResponse)]
+    if flips:  # drawn again, it costs again
+        return _judged(sum(event.epsilon for event in flips), 0.0, edges, sound=True)
+    shots = [event for event in ledger if isinstance(event, OneShotSampling)]
+    if shots:
+        shown = 1 - math.prod(1 - event.edge_delta for event in shots)
+        return _judged(0.0, shown, edges, sound=True)
+    return NOTHING
+
+
+def _judged(epsilon: float, delta: float, edges: int, *, sound: bool = False) -> Guarantee:
+    promises = delta < 1 / max(1, edges) and epsilon <= LARGEST_EPSILON
+    if sound and not promises:
+        return Guarantee(None, delta, "none")
+    return Guarantee(epsilon, delta, "holds" if promises else "none")

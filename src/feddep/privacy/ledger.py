@@ -1,0 +1,154 @@
+"""Events: what was sampled, flipped, noised or sent. Accountants price them, and nothing else.
+
+A ledger is a list of events of one client. Events are plain values that survive as JSON.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from feddep.errors import DataError
+
+
+@dataclass(frozen=True)
+class NeighbourSampling:
+    """Neighbour lists were sampled whenever they were read.
+
+    Attributes:
+        purpose: what for: embeddings behind prototypes (the paper's theorem), or the classifier.
+        fanout: d.
+        hops: lists read one after the other for one node, L or K.
+        epochs: passes over the training nodes.
+        degrees: ``((degree, nodes), …)`` of the client's graph, ascending.
+    """
+
+    purpose: Literal["embeddings", "classifier"]
+    fanout: int
+    hops: int
+    epochs: int
+    degrees: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class FullNeighbours:
+    """Neighbour lists were read as they are."""
+
+    purpose: Literal["embeddings", "classifier"]
+
+
+@dataclass(frozen=True)
+class BernoulliSelection:
+    """Generated neighbours were kept with this rate; the paper takes it for a mechanism."""
+
+    keep: float
+
+
+@dataclass(frozen=True)
+class OneShotSampling:
+    """Every list was sampled once, before anything else.
+
+    Attributes:
+        fanout: d.
+        list_delta: largest probability that a list shows an entry, over the client's nodes.
+        edge_delta: largest probability that an edge is in either of its two lists.
+    """
+
+    fanout: int
+    list_delta: float
+    edge_delta: float
+
+
+@dataclass(frozen=True)
+class RandomisedResponse:
+    """Every pair of nodes was flipped once, before anything else.
+
+    Attributes:
+        epsilon: ε for one undirected edge.
+        noise_from: ``seed`` in a simulation, whose noise anybody can repeat.
+    """
+
+    epsilon: float
+    noise_from: Literal["seed", "secret"] = "seed"
+
+
+@dataclass(frozen=True)
+class NoisedGradients:
+    """DP-SGD on the local GNN, or updates noised as a whole.
+
+    Attributes:
+        purpose: whose gradients.
+        noise: σ, noise multiplier.
+        clip: C.
+        rate: probability of an example to be in a batch; 1 where all are.
+        steps: how often.
+    """
+
+    purpose: Literal["embeddings", "updates"]
+    noise: float
+    clip: float
+    rate: float
+    steps: int
+
+
+@dataclass(frozen=True)
+class Message:
+    """Something left the client.
+
+    Attributes:
+        phase: in which conversation.
+        name: group of arrays, or ``numbers`` for scores and counts.
+        times: how often.
+        bytes: in all.
+    """
+
+    phase: str
+    name: str
+    times: int
+    bytes: int
+
+
+Event = (
+    NeighbourSampling
+    | FullNeighbours
+    | BernoulliSelection
+    | OneShotSampling
+    | RandomisedResponse
+    | NoisedGradients
+    | Message
+)
+Ledger = Sequence[Event]
+
+_KINDS: Mapping[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        NeighbourSampling,
+        FullNeighbours,
+        BernoulliSelection,
+        OneShotSampling,
+        RandomisedResponse,
+        NoisedGradients,
+        Message,
+    )
+}
+
+
+def to_plain(ledger: Ledger) -> list[dict[str, Any]]:
+    """The events as plain data for JSON."""
+    return [{"event": type(event).__name__, **asdict(event)} for event in ledger]
+
+
+def from_plain(rows: Sequence[Mapping[str, Any]]) -> list[Event]:
+    """The inverse of :func:`to_plain`; an event that is not known is refused."""
+    found: list[Event] = []
+    for row in rows:
+        values = dict(row)
+        kind = _KINDS.get(str(values.pop("event", None)))
+        if kind is None:
+            raise DataError(f"unknown event in the ledger: {row.get('event')!r}")
+        if "degrees" in values:
+            values["degrees"] = tuple((int(d), int(n)) for d, n in values["degrees"])
+        try:
+            found.append(kind(**values))
+        except TypeError as error:
+            raise DataError(f"the ledger's event {row.get('event')!r}: {error}") from None
+    return found

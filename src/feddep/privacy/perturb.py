@@ -1,0 +1,140 @@
+"""Mechanisms that act on a silo's graph before anything else does."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from feddep.errors import InputError
+from feddep.graph.graph import Graph
+from feddep.privacy.spec import PrivacySpec
+
+Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
+
+MOST_FLIPS = 50_000_000
+"""More false edges than this would take gigabytes in every silo."""
+
+
+def perturbed(graph: Graph, spec: PrivacySpec, fanout: int, rng: np.random.Generator) -> Graph:
+    """The graph that a silo works with from here on; the true one for most mechanisms.
+
+    Args:
+        graph: the silo's true graph.
+        spec: the mechanism.
+        fanout: d, entries that a one-shot sample keeps of every list.
+        rng: the mechanism's noise. In a deployment it must be a secret of the silo. A simulation
+            derives it from the run's seed, so that a run can be repeated, and says so.
+    """
+    if spec.mechanism == "one-shot":
+        return one_shot(graph, fanout, rng)
+    if spec.mechanism == "randomised-response":
+        if spec.epsilon <= 0:
+            raise InputError("randomised response needs its ε; give --epsilon, for example 8")
+        return randomised_response(graph, spec.epsilon, rng)
+    return graph
+
+
+def one_shot(graph: Graph, fanout: int, rng: np.random.Generator) -> Graph:
+    """Keeps ``fanout`` entries of every longer neighbour list, drawn once without replacement.
+
+    An edge stays if either of its ends keeps it: with δ_v = min(1, d / degree), the probability
+    is 1 - (1 - δ_u)(1 - δ_v).
+    """
+    source = np.repeat(np.arange(graph.nodes), graph.degrees)
+    # The d smallest of independent draws are a uniform sample of the list.
+    order = np.lexsort((rng.random(len(source)), source))
+    rank = np.arange(len(source)) - np.repeat(graph.indptr[:-1], graph.degrees)
+    kept = order[rank < fanout]
+    return graph.with_edges(np.stack([source[kept], graph.indices[kept]], axis=1))
+
+
+def randomised_response(graph: Graph, epsilon: float, rng: np.random.Generator) -> Graph:
+    """Flips every unordered pair of nodes independently with probability 1 / (1 + e^ε).
+
+    Source: Warner 1965, applied to the bits of the adjacency matrix. Two graphs that differ in
+    one edge give any result with probabilities that differ by a factor e^ε at most. Cost and
+    memory are linear in the number of flips.
+
+    Raises:
+        InputError: there would be too many flips; names the smallest ε that can be had.
+    """
+    pairs = graph.nodes * (graph.nodes - 1) // 2
+    expected = pairs / (1 + math.exp(epsilon))
+    if expected > MOST_FLIPS:
+        least = math.log(pairs / MOST_FLIPS - 1)
+        raise InputError(
+            f"randomised response at ε = {epsilon:g} would add about {expected:.3g} false edges to "
+            f"{graph.nodes} nodes, more than {MOST_FLIPS:.0e}; use ε of at least {least:.2f}"
+        )
+    flips = bernoulli_positions(pairs, 1 / (1 + math.exp(epsilon)), rng)
+    edges = graph.edge_list().astype(np.int64)
+    u, v = edges.T
+    true = np.sort(u * (2 * graph.nodes - u - 1) // 2 + v - u - 1)
+    indptr, indices = _flipped(true, flips, graph.nodes)
+    del flips  # before the new graph is checked: they take as much room as its edges
+    return replace(graph, indptr=indptr, indices=indices)
+
+
+def _flipped(true: Longs, flips: Longs, nodes: int) -> tuple[Longs, Ints]:
+    """The adjacency after the flips; nothing but the flips and the result is held in memory."""
+    larger, smaller = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
+    nothing = np.empty(0, np.int32)
+    _walk(true, flips, nodes, larger, smaller, nothing)
+    indptr = np.concatenate([[0], np.cumsum(larger + smaller)])
+    indices = np.empty(indptr[-1], np.int32)
+    # A node's list: first its smaller neighbours, then the larger, both as the walk meets them.
+    _walk(true, flips, nodes, indptr[:-1] + smaller, indptr[:-1].copy(), indices)
+    return indptr, indices
+
+
+@njit(cache=True)
+def _walk(
+    true: Longs, flips: Longs, nodes: int, larger: Longs, smaller: Longs, indices: Ints
+) -> None:
+    """Meets every pair that is an edge or flipped, not both, in ascending order.
+
+    A pair u < v has the number u(2n - u - 1)/2 + v - u - 1. Counts the entries of each list in
+    ``larger`` and ``smaller``, or, given room in ``indices``, writes them at these places.
+    """
+    fill = len(indices) > 0
+    i, j, u = 0, 0, 0
+    first = np.int64(0)  # number of the pair (u, u + 1)
+    while i < len(true) or j < len(flips):
+        a = true[i] if i < len(true) else np.iinfo(np.int64).max
+        b = flips[j] if j < len(flips) else np.iinfo(np.int64).max
+        number = min(a, b)
+        i += a <= b
+        j += b <= a
+        if a == b:
+            continue
+        while number >= first + nodes - 1 - u:
+            first += nodes - 1 - u
+            u += 1
+        v = u + 1 + number - first
+        if fill:
+            indices[larger[u]] = v
+            indices[smaller[v]] = u
+        larger[u] += 1
+        smaller[v] += 1
+
+
+def bernoulli_positions(count: int, p: float, rng: np.random.Generator) -> Longs:
+    """The positions below ``count`` at which independent coins of probability p show heads.
+
+    Only the heads are drawn, by the geometric gaps between them.
+    """
+    found: list[Longs] = []
+    last = -1
+    while last < count - 1:
+        expected = (count - 1 - last) * p
+        draws = int(expected + 4 * math.sqrt(expected) + 16)
+        gaps = rng.geometric(p, draws)
+        np.minimum(gaps, count + 1, out=gaps)  # a gap beyond the end may be as large as it likes
+        np.cumsum(gaps, out=gaps)
+        gaps += last
+        last = int(gaps[-1])
+        found.append(gaps[: np.searchsorted(gaps, count)])
+    return found[0] if len(found) == 1 else np.concatenate(found or [np.empty(0, np.int64)])

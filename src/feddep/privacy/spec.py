@@ -1,0 +1,35 @@
+"""Which mechanism stands between a silo's edges and what leaves it."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Gt, Lt
+
+Mechanism = Literal["nfdp", "one-shot", "randomised-response", "dp-sgd", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivacySpec:
+    """The mechanism and its parameters.
+
+    Attributes:
+        mechanism: ``nfdp``, the paper's: neighbour lists are sampled anew whenever they are read.
+            ``one-shot``: every list is sampled once, and all else uses that sample.
+            ``randomised-response``: every pair of nodes is flipped once with a probability that
+            ε fixes, and all else uses the flipped graph. ``dp-sgd``: clipped and noised gradients
+            of the local GNN on full lists. ``none``: full lists wherever NFDP would sample.
+        epsilon: ε of randomised response; with DP-SGD the noise is found that gives this ε for
+            one example. 0 leaves it open: then ``noise`` counts, and randomised response is
+            refused.
+        delta: δ at which DP-SGD is priced.
+        delta_prime: δ' of the paper's composition theorem.
+        noise: noise multiplier σ of DP-SGD (paper: 2).
+        clip: largest norm of an example's gradient in DP-SGD (the paper does not say).
+    """
+
+    mechanism: Mechanism = "nfdp"
+    epsilon: Annotated[float, Ge(0)] = 0.0
+    delta: Annotated[float, Gt(0), Lt(1)] = 1e-5
+    delta_prime: Annotated[float, Gt(0), Lt(1)] = 1e-5
+    noise: Annotated[float, Ge(0)] = 2.0
+    clip: Annotated[float, Gt(0)] = 1.0

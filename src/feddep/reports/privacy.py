@@ -1,0 +1,163 @@
+"""Prices of a mechanism without a run, and of a finished run from its ledger."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from feddep.errors import DataError, InputError, unknown
+from feddep.experiments.ledgers import plain, privacy_record
+from feddep.experiments.records import read_record
+from feddep.privacy.accountant import example_level, noise_for, price
+from feddep.privacy.ledger import (
+    BernoulliSelection,
+    Event,
+    FullNeighbours,
+    Message,
+    NeighbourSampling,
+    NoisedGradients,
+    OneShotSampling,
+    RandomisedResponse,
+    from_plain,
+)
+from feddep.privacy.sampling import one_shot_delta, paper_step
+from feddep.privacy.spec import Mechanism
+from feddep.privacy.statement import statement
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What ``feddep privacy`` is asked.
+
+    Attributes:
+        mechanism: the mechanism.
+        fanout: d.
+        min_degree: D, the degree of the node that is priced.
+        hops: L, lists read one after the other.
+        epochs: N, of the local GNN.
+        rounds: averaging rounds, whose messages are computed from the edges too.
+        keep: r, rate of the Bernoulli sampler.
+        delta_prime: δ' of the composition theorem.
+        edges: of the client's graph.
+        epsilon: of randomised response, or the one that DP-SGD's noise is found for.
+        noise: σ of DP-SGD.
+        batch: share of the examples in a batch of DP-SGD.
+        delta: δ at which DP-SGD is priced.
+    """
+
+    mechanism: str = "nfdp"
+    fanout: int = 5
+    min_degree: int = 10
+    hops: int = 2
+    epochs: int = 50
+    rounds: int = 50
+    keep: float = 1.0
+    delta_prime: float = 1e-5
+    edges: int = 5278
+    epsilon: float = 0.0
+    noise: float = 2.0
+    batch: float = 0.1
+    delta: float = 1e-5
+
+
+def answer(question: Question) -> dict[str, Any]:
+    """``per_step``, ``paper``, ``composed``, ``sound`` and a statement, as plain data."""
+    _check(question)
+    q = question
+    step = paper_step(q.min_degree, q.fanout)
+    ledger = _events(q)
+    prices = price(ledger, q.edges, q.delta_prime)
+    found: dict[str, Any] = {
+        "mechanism": q.mechanism,
+        "per_step": {"epsilon": step[0], "delta": step[1]},
+        "paper": plain(prices.paper),
+        "composed": plain(prices.composed),
+        "sound": plain(prices.sound),
+        "statement": statement(q.mechanism, prices, ledger),
+    }
+    noised = [event for event in ledger if isinstance(event, NoisedGradients)]
+    if noised:
+        found["example_level"] = {
+            "epsilon": example_level(noised[0], q.delta),
+            "delta": q.delta,
+            "noise": noised[0].noise,
+        }
+    return found
+
+
+def of_run(folder: Path) -> dict[str, Any]:
+    """The prices of a finished run, from its ledger."""
+    record = read_record(folder)
+    try:
+        rows = json.loads((folder / "ledger.json").read_text())
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read the ledger of {folder}: {error}") from None
+    ledgers = [from_plain(own) for own in rows]
+    return privacy_record(
+        record["privacy"]["mechanism"],
+        ledgers,
+        [_edges(ledger) for ledger in ledgers],
+        record["privacy"]["deltas"]["delta"],
+        record["privacy"]["deltas"]["delta_prime"],
+    )
+
+
+def price_rows(found: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    """One row of texts a column of the accountant."""
+    rows = []
+    for name in ("per_step", "paper", "composed", "sound"):
+        entry = found.get(name)
+        if entry is not None:
+            epsilon = "unbounded" if entry["epsilon"] is None else f"{entry['epsilon']:.4g}"
+            rows.append((name, epsilon, f"{entry['delta']:.4g}", entry.get("verdict", "")))
+    return rows
+
+
+def _edges(ledger: Sequence[Event]) -> int:
+    degrees = next(e.degrees for e in ledger if isinstance(e, NeighbourSampling))
+    return sum(degree * count for degree, count in degrees) // 2
+
+
+def _check(q: Question) -> None:
+    if q.mechanism not in get_args(Mechanism):
+        raise unknown("mechanism", q.mechanism, get_args(Mechanism))
+    for names, fits, expected in _RANGES:
+        for name in names:
+            if not fits(getattr(q, name)):
+                raise InputError(f"{name} must be {expected} (got {getattr(q, name)})")
+    if q.mechanism == "randomised-response" and q.epsilon == 0:
+        raise InputError("randomised response needs its ε; give --epsilon, for example 8")
+
+
+_RANGES: Sequence[tuple[Sequence[str], Callable[[float], bool], str]] = (
+    (("fanout", "min_degree", "hops", "edges"), lambda x: x >= 1, "at least 1"),
+    (("epochs", "rounds", "epsilon", "noise"), lambda x: x >= 0, "0 or more"),
+    (("keep", "batch"), lambda x: 0 < x <= 1, "above 0 and at most 1"),
+    (("delta", "delta_prime"), lambda x: 0 < x < 1, "between 0 and 1"),
+)
+
+
+def _events(q: Question) -> list[Event]:
+    node = ((q.min_degree, 1),)
+    events: list[Event] = [
+        Message("prototype_exchange", "prototypes", 1, 0),
+        NeighbourSampling("classifier", q.fanout, q.hops, q.rounds, node),
+    ]
+    if q.rounds:
+        events.append(Message("averaging", "classifier", q.rounds, 0))
+    sampled = NeighbourSampling("embeddings", q.fanout, q.hops, q.epochs, node)
+    match q.mechanism:
+        case "nfdp":
+            return [sampled, BernoulliSelection(q.keep), *events]
+        case "one-shot":
+            delta = one_shot_delta(q.min_degree, q.fanout)
+            return [OneShotSampling(q.fanout, delta, 1 - (1 - delta) ** 2), *events]
+        case "randomised-response":
+            return [RandomisedResponse(q.epsilon), *events]
+        case "dp-sgd":
+            steps = max(1, round(q.epochs / q.batch))
+            noise = noise_for(q.epsilon, q.delta, q.batch, steps) if q.epsilon else q.noise
+            noised = NoisedGradients("embeddings", noise, 1.0, q.batch, steps)
+            return [FullNeighbours("embeddings"), noised, *events]
+    return [FullNeighbours("embeddings"), *events]

@@ -1,0 +1,166 @@
+"""What a run's ledger holds, and what the record says about privacy."""
+
+import json
+
+import pytest
+
+from feddep.algorithms import METHODS
+from feddep.errors import InputError
+from feddep.experiments import pipeline
+from feddep.experiments.folder import RunFolder
+from feddep.privacy.ledger import (
+    BernoulliSelection,
+    FullNeighbours,
+    Message,
+    NeighbourSampling,
+    NoisedGradients,
+    OneShotSampling,
+    RandomisedResponse,
+    from_plain,
+)
+from feddep.reports.privacy import Question, answer, of_run
+from feddep.scenario.build import resolve, settings_of
+from feddep.scenario.spec import RunSpec
+
+SMALL = {
+    "training.rounds": 2,
+    "model.hidden": 8,
+    "embedding.width": 6,
+    "embedding.epochs": 2,
+    "generator.epochs": 2,
+}
+
+
+def run(small_shards, method="feddep", folder=None, **privacy):
+    settings = {f"privacy.{key}": value for key, value in privacy.items()}
+    given = SMALL | {"method": method} | settings | settings_of(small_shards)
+    spec = resolve(RunSpec().with_settings(given), given)
+    return pipeline.run(spec, small_shards, workers=1, device="cpu", folder=folder)
+
+
+def kinds(result):
+    return [type(event) for event in result.ledgers[0] if not isinstance(event, Message)]
+
+
+@pytest.mark.parametrize(
+    ("privacy", "expected"),
+    [
+        ({}, [NeighbourSampling, BernoulliSelection, NeighbourSampling]),
+        (
+            {"mechanism": "one-shot"},
+            [OneShotSampling, NeighbourSampling, BernoulliSelection, NeighbourSampling],
+        ),
+        (
+            {"mechanism": "randomised-response", "epsilon": 3.0},
+            [RandomisedResponse, NeighbourSampling, BernoulliSelection, NeighbourSampling],
+        ),
+        (
+            {"mechanism": "dp-sgd"},
+            [FullNeighbours, NoisedGradients, BernoulliSelection, NeighbourSampling],
+        ),
+        ({"mechanism": "none"}, [FullNeighbours, BernoulliSelection, NeighbourSampling]),
+    ],
+)
+def test_every_mechanism_leaves_its_events(small_shards, privacy, expected):
+    assert kinds(run(small_shards, **privacy)) == expected
+
+
+def test_every_message_is_an_event_with_its_bytes(small_shards):
+    result = run(small_shards)
+    messages = [e for ledger in result.ledgers for e in ledger if isinstance(e, Message)]
+    arrays = [event for event in messages if event.name != "numbers"]
+    assert sum(event.bytes for event in arrays) == result.traffic["up_bytes"]
+    assert {(e.phase, e.name, e.times) for e in arrays} == {
+        ("prototype_exchange", "prototypes", 1),
+        ("averaging", "classifier", 2),
+    }
+
+
+@pytest.mark.parametrize("mechanism", ["nfdp", "none", "dp-sgd"])
+def test_the_verdict_is_none_in_plain_words(small_shards, mechanism):
+    privacy = run(small_shards, mechanism=mechanism).privacy
+    assert privacy["verdict"] == privacy["sound"]["verdict"] == "none"
+    assert privacy["sound"]["epsilon"] is None
+    assert privacy["statement"].startswith("No privacy guarantee is given.")
+
+
+def test_randomised_response_holds_and_says_that_this_was_a_simulation(small_shards):
+    privacy = run(small_shards, mechanism="randomised-response", epsilon=3.0).privacy
+    assert privacy["sound"] == {"epsilon": 3.0, "delta": 0.0, "verdict": "holds"}
+    assert "simulation" in privacy["statement"]
+
+
+def test_dp_sgd_is_priced_for_one_example(small_shards):
+    privacy = run(small_shards, mechanism="dp-sgd").privacy
+    assert 0 < privacy["example_level"]["epsilon"] < 20
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_has_prices_in_its_record(small_shards, method):
+    privacy = run(small_shards, method).privacy
+    for column in ("paper", "composed", "sound"):
+        assert privacy[column].keys() == {"epsilon", "delta", "verdict"}
+    assert privacy["verdict"] == "none"
+
+
+def test_noised_updates_are_in_the_ledger(small_shards):
+    spec = {"training.update_clip": 0.1, "training.update_noise": 2.0}
+    settings = SMALL | {"method": "fedgnn"} | spec | settings_of(small_shards)
+    result = pipeline.run(RunSpec().with_settings(settings), small_shards, workers=1, device="cpu")
+    assert NoisedGradients("updates", 2.0, 0.1, 1.0, 2) in result.ledgers[0]
+
+
+def test_a_finished_run_is_priced_again_from_its_ledger(small_shards, tmp_path):
+    result = run(small_shards, folder=RunFolder(tmp_path))
+    rows = json.loads((tmp_path / "ledger.json").read_text())
+    assert [from_plain(own) for own in rows] == [list(own) for own in result.ledgers]
+    assert of_run(tmp_path) == result.privacy
+
+
+def test_everything_but_predictions_uses_the_flipped_graph(small_shards, monkeypatch):
+    from feddep.learning import recipe as recipes
+
+    seen = []
+    real = recipes.perturbed
+
+    def spying(graph, *args):
+        seen.append(real(graph, *args))
+        return seen[-1]
+
+    monkeypatch.setattr(recipes, "perturbed", spying)
+    run(small_shards, mechanism="randomised-response", epsilon=0.5)
+    assert len(seen) == small_shards.clients
+    assert all(g.edges > 3 * own.edges for g, own in zip(seen, small_shards, strict=True))
+
+
+class TestQuestion:
+    def test_keys_are_those_of_the_contract(self):
+        found = answer(Question(min_degree=15))
+        assert found["per_step"] == pytest.approx({"epsilon": 0.3747, "delta": 0.3333}, abs=5e-5)
+        assert found["composed"]["epsilon"] == pytest.approx(24.92, abs=5e-3)
+        assert found["sound"] == {"epsilon": None, "delta": 1.0, "verdict": "none"}
+        assert found["paper"]["verdict"] == "none"
+
+    @pytest.mark.parametrize(
+        ("options", "says"),
+        [
+            ({"mechanism": "magic"}, "unknown mechanism 'magic'"),
+            ({"keep": 0}, "keep must be above 0"),
+            ({"fanout": 0}, "fanout must be at least 1"),
+            ({"epochs": -1}, "epochs must be 0 or more"),
+            ({"delta_prime": 1}, "delta_prime must be between"),
+            ({"mechanism": "randomised-response"}, "needs its ε"),
+        ],
+    )
+    def test_what_cannot_be_is_refused(self, options, says):
+        with pytest.raises(InputError, match=says):
+            answer(Question(**options))
+
+    def test_dp_sgd_is_calibrated_for_an_epsilon(self):
+        found = answer(Question(mechanism="dp-sgd", epsilon=3.0))
+        assert found["example_level"]["epsilon"] == pytest.approx(3.0, rel=1e-3)
+        assert found["sound"]["verdict"] == "none"
+
+    def test_one_shot_states_the_probability_of_disclosure(self):
+        found = answer(Question(mechanism="one-shot", min_degree=10, fanout=5))
+        assert found["sound"] == {"epsilon": None, "delta": 0.75, "verdict": "none"}

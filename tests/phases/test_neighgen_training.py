@@ -1,0 +1,188 @@
+"""NeighGen: generators out, gradients back, every epoch; in the last one nodes are added."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from feddep.algorithms import find_method
+from feddep.federation.conduct import Progress, conduct
+from feddep.federation.messages import group
+from feddep.federation.metering import Meter
+from feddep.federation.node import Node
+from feddep.graph.shard import Shards
+from feddep.learning.neighgen import HEAD, pull
+from feddep.learning.prototypes import EmbeddingSpec
+from feddep.learning.recipe import Silo
+from feddep.models.generator import GeneratorSpec
+
+METHOD = find_method("fedsage")
+PHASES = METHOD.phases[:2]
+COLUMNS, HIDDEN, SLOTS, BATCH, EPOCHS = 60, 8, 2, 10, 2
+
+
+class Direct:
+    """Clients that answer in this process; keeps what was said, and who knew what when."""
+
+    def __init__(self, graphs, recipe):
+        self.silos = [Silo(i, g, recipe, torch.device("cpu")) for i, g in enumerate(graphs)]
+        self.nodes = [Node(silo, PHASES, METHOD.discloses) for silo in self.silos]
+        self.states, self.said, self.known = [{} for _ in self.silos], [], []
+
+    def exchange(self, requests):
+        replies = []
+        for request in requests:
+            node = self.nodes[request.client]
+            reply, state = node.handle(request, self.states[request.client])
+            self.states[request.client] = state
+            self.said.append((request, reply))
+            self.known.append(state)
+            replies.append(reply)
+        return replies
+
+    def of(self, step, round=0):
+        """Requests and replies of one step, in the clients' order."""
+        wanted = ("neighgen", step, round)
+        return [(q, a) for q, a in self.said if (q.phase, q.step, q.round) == wanted]
+
+
+class Run:
+    """A conversation from its start to its end."""
+
+    def __init__(self, graphs, recipe, epochs=EPOCHS):
+        spec = GeneratorSpec(slots=SLOTS, keep=1.0, epochs=epochs, batch_size=BATCH)
+        self.recipe = replace(recipe, embedding=EmbeddingSpec(depth=0), generator=spec)
+        self.clients = Direct(graphs, self.recipe)
+        self.meter, self.after = Meter(self.clients), []
+        conduct(
+            PHASES,
+            self.recipe,
+            len(self.clients.silos),
+            self.meter,
+            Progress(),
+            lambda phase, report, progress: self.after.append(list(self.clients.states)),
+        )
+
+
+@pytest.fixture(scope="module")
+def run(small_shards, small_recipe):
+    return Run(small_shards, small_recipe)
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(np.array_equal(one[k], other[k]) for k in one)
+
+
+class TestMessages:
+    def test_a_peer_gets_what_all_others_shared_and_nothing_of_its_own(self, run):
+        shared = [group(reply.arrays, "neighgen") for _, reply in run.clients.of("share")]
+        for request, _ in run.clients.of("compare"):
+            others = {0, 1, 2} - {request.client}
+            assert {name.split("/")[0] for name in request.arrays} == set(map(str, others))
+            for other in others:
+                assert same(group(request.arrays, str(other)), shared[other])
+
+    def test_a_peer_returns_the_pull_of_its_own_nodes_on_each_generator(self, run):
+        for request, reply in run.clients.of("compare", 1):
+            found = group(reply.arrays, "gradients")
+            for other in {0, 1, 2} - {request.client}:
+                sent = group(request.arrays, str(other))
+                features = run.clients.silos[request.client].graph.features
+                assert same(group(found, str(other)), pull(sent, features))
+
+    def test_a_client_gets_the_sum_of_the_others_gradients(self, run):
+        found = [group(reply.arrays, "gradients") for _, reply in run.clients.of("compare")]
+        for request, _ in run.clients.of("train"):
+            one, two = (
+                group(found[other], str(request.client))
+                for other in range(3)
+                if other != request.client
+            )
+            total = group(request.arrays, "gradients")
+            assert total.keys() == set(HEAD)
+            for name in HEAD:
+                np.testing.assert_allclose(total[name], one[name] + two[name], rtol=1e-6)
+
+    def test_nothing_of_the_encoder_leaves_the_silo(self, run):
+        allowed = {f"neighgen/{name}" for name in (*HEAD, "inputs", "kept")}
+        allowed |= {f"gradients/{client}/{name}" for client in range(3) for name in HEAD}
+        assert {name for _, reply in run.clients.said for name in reply.arrays} == allowed
+        sent = {a.tobytes() for _, reply in run.clients.said for a in reply.arrays.values()}
+        weights = {
+            name: array.tobytes()
+            for state in run.clients.known
+            for name, array in group(state, "generator").items()
+            if name.startswith(("encoder", "degree")) and array.any()
+        }
+        assert len(weights) >= 8
+        assert not sent & set(weights.values())
+
+    def test_bytes_by_hand(self, run):
+        head = 4 * (HIDDEN * HIDDEN + HIDDEN + HIDDEN * SLOTS * COLUMNS + SLOTS * COLUMNS)
+        shared = head + 4 * BATCH * HIDDEN + BATCH * SLOTS  # inputs, and a byte for each row
+        assert run.meter.counts() == {
+            "local_gnn": {"up_bytes": 0, "down_bytes": 0},
+            "neighgen": {
+                # Its own generator, and a gradient for each of two others.
+                "up_bytes": EPOCHS * 3 * (shared + 2 * head),
+                # Two others' generators, and the sum of the gradients for its own.
+                "down_bytes": EPOCHS * 3 * (2 * shared + head),
+            },
+        }
+
+    def test_losses_are_told_as_plain_numbers(self, run):
+        for _, reply in run.clients.of("train") + run.clients.of("train and generate", 1):
+            assert reply.metrics.keys() == {"generator_loss"}
+            assert np.isfinite(reply.metrics["generator_loss"])
+
+
+class TestMemory:
+    def test_nodes_are_added_in_the_last_round_only(self, run):
+        local, first, last = run.after
+        assert not any("added/links" in state for state in local + first)
+        for state, silo in zip(last, run.clients.silos, strict=True):
+            links = state["added/links"]
+            assert len(links) > 0
+            assert links[:, 1].tolist() == list(range(len(links)))
+            assert (links[:, 0] < silo.graph.nodes).all()
+
+    def test_the_generator_goes_on_from_where_it_was(self, run):
+        _, first, last = run.after
+        for before, after in zip(first, last, strict=True):
+            one, two = group(before, "generator"), group(after, "generator")
+            assert one.keys() == two.keys()
+            assert not same(one, two)
+            drift = max(np.abs(one[name] - two[name]).max() for name in one)
+            assert drift < 0.5  # an epoch, not another start
+
+    def test_new_nodes_of_a_sparse_graph_are_sparse(self, run):
+        for state, silo in zip(run.after[-1], run.clients.silos, strict=True):
+            added = group(state, "added")
+            assert added.keys() == {"links", "indptr", "indices", "data"}
+            own = silo.graph.features
+            entries = round(own.nnz / own.shape[0])
+            assert set(np.diff(added["indptr"]).tolist()) == {entries}
+
+    def test_no_dense_features_are_kept_when_all_is_done(self, run):
+        for state, silo in zip(run.after[-1], run.clients.silos, strict=True):
+            assert not {"embeddings", "prototypes", "cluster"} & state.keys()
+            assert silo.prepared == {}
+
+
+def test_pulls_reach_the_generator(small_shards, small_recipe, run):
+    """The same clients without each other train to other weights."""
+    alone = Run([small_shards[0]], small_recipe)
+    with_others, without = (group(found.after[1][0], "generator")["rows"] for found in (run, alone))
+    assert not np.allclose(with_others, without)
+
+
+def test_a_client_alone_generates_from_its_own_graph(small_shards, small_recipe):
+    alone = Run([small_shards[0]], small_recipe)
+    assert [request.arrays for request, _ in alone.clients.of("compare")] == [{}]
+    assert len(alone.after[-1][0]["added/links"]) > 0
+
+
+def test_without_epochs_nodes_are_added_all_the_same(small_shards: Shards, small_recipe):
+    found = Run(small_shards, small_recipe, epochs=0)
+    assert all("added/links" in state for state in found.after[-1])
