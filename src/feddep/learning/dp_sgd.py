@@ -32,7 +32,8 @@ def dp_sgd(
     """Takes ⌈n / batch_size⌉ · epochs steps w ← w - rate / batch_size · (Σ clipped + N(0, (σC)²)).
 
     Args:
-        sgd: gives the gradients and holds the weights.
+        sgd: gives the gradients and holds the weights. It must drop nothing: an example's norm
+            and its part of the sum are computed one after the other.
         graph: whose training nodes are the examples.
         layers: hops of an example's ego-graph.
         batch_size: examples in a batch in the mean; n of them are there in all.
@@ -43,19 +44,16 @@ def dp_sgd(
         rng: for batches and noise.
     """
     nodes = graph.members(Part.TRAIN)
-    weights, total, example = sgd.weights, sgd.weights.zeros(), sgd.weights.zeros()
+    weights, total = sgd.weights, sgd.weights.zeros()
     for _ in range(epochs * math.ceil(len(nodes) / batch_size)):
         chosen = nodes[rng.random(len(nodes)) < batch_size / len(nodes)]
         for array in total.arrays():
             rng.standard_normal(out=array, dtype=np.float32)
             array *= noise * clip
-        for node in chosen:
-            for array in example.arrays():
-                array.fill(0)
-            sgd.add_gradient(full_ego_graphs(graph, np.array([node]), layers), example)
-            squares = sum(float(np.vdot(array, array)) for array in example.arrays())
-            scale = np.float32(min(1.0, clip / max(math.sqrt(squares), 1e-12)))
-            for sum_, own in zip(total.arrays(), example.arrays(), strict=True):
-                sum_ += scale * own
+        if len(chosen):
+            # A gradient clipped is a gradient times a number; so only norms are needed one by one.
+            norms = [sgd.gradient_norm(full_ego_graphs(graph, v, layers)) for v in chosen[:, None]]
+            shares = np.minimum(1, clip / np.maximum(norms, 1e-12)).astype(np.float32)
+            sgd.add_gradient(full_ego_graphs(graph, chosen, layers), total, shares)
         for weight, change in zip(weights.arrays(), total.arrays(), strict=True):
             weight -= np.float32(rate / batch_size) * change

@@ -43,7 +43,10 @@ def train_local_gnn(silo: Silo) -> LocalGnn:
     start = Seeds(recipe.seed) if spec.shared_start else silo.seeds
     initialise(model, start.child("local_gnn"))
     seeds = silo.seeds.child("local_gnn")
-    dropout = DropoutStream(recipe.model.dropout, seeds.integer("dropout"))
+    private = recipe.privacy.mechanism == "dp-sgd"
+    # DP-SGD sees each example twice and must see the same; its noise is dropout enough.
+    share = 0.0 if private else recipe.model.dropout
+    dropout = DropoutStream(share, seeds.integer("dropout"))
     sgd = SageSgd(
         model.trunk,
         silo.graph.features,
@@ -54,7 +57,7 @@ def train_local_gnn(silo: Silo) -> LocalGnn:
         head=Head(model.head, model.head_bias),
     )
     size = recipe.training.batch_size
-    if recipe.privacy.mechanism == "dp-sgd":
+    if private:
         examples = len(silo.graph.members(Part.TRAIN))
         event = dp_sgd_event(recipe.privacy, examples, size, spec.epochs)
         dp_sgd(

@@ -7,6 +7,7 @@ are those of autograd on :class:`~feddep.models.sage.FusedSage` up to rounding; 
 that.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
@@ -72,14 +73,26 @@ class SageSgd:
 
     def step(self, ego: EgoGraphs) -> float:
         """One step on the targets of ``ego``; returns the mean of their losses before it."""
-        return self._run(ego, self.weights, self._change)
+        loss, _ = self._run(ego, self.weights, self._change)
+        return loss
 
-    def add_gradient(self, ego: EgoGraphs, total: "Weights") -> float:
-        """Adds the gradient to ``total`` (zeros like ``weights`` at first), changes no weight."""
-        return self._run(ego, total, _ADD)
+    def gradient_norm(self, ego: EgoGraphs) -> float:
+        """The norm of the gradient over all weights together; changes none."""
+        _, squares = self._run(ego, self.weights, _MEASURE)
+        return math.sqrt(squares)
 
-    def _run(self, ego: EgoGraphs, into: "Weights", change: "_Change") -> float:
-        """Forward and back; every layer's gradient goes ``into`` as ``change`` says."""
+    def add_gradient(self, ego: EgoGraphs, total: "Weights", shares: Floats) -> None:
+        """Adds the gradient of Σ_i share_i · loss_i over the targets to ``total``."""
+        self._run(ego, total, _ADD, shares)
+
+    def _run(
+        self, ego: EgoGraphs, into: "Weights", change: "_Change", shares: Floats | None = None
+    ) -> tuple[float, float]:
+        """Forward and back; every layer's gradient goes ``into`` as ``change`` says.
+
+        Returns:
+            The mean loss, and the gradient's sum of squares if that is to be measured.
+        """
         stream, weights = self._dropout, self.weights
         z = self._fused(ego.nodes)
         x, rows = self._enter(ego.nodes, z)
@@ -91,20 +104,23 @@ class SageSgd:
             x = out
         labels = self._labels[ego.targets]
         if weights.head is None or into.head is None:
-            loss, gradient = _cross_entropy(x, labels)
+            loss, gradient, squares = *_cross_entropy(x, labels, shares), 0.0
         else:
             # numpy's tanh takes several numbers at a time, the compiled loop's only one.
-            loss, gradient = _through_head(weights.head, into.head, np.tanh(x), labels, change)
+            loss, gradient, squares = _through_head(
+                weights.head, into.head, np.tanh(x), labels, shares, change
+            )
         for layer, changed, block, x, mean in reversed(passed):
-            gradient = _convolve_back(
+            gradient, more = _convolve_back(
                 layer, changed, block.indptr, block.indices, x, mean, z, gradient, change
             )
+            squares += more
             relu_dropout_gradient(x, stream.scale, gradient)
         if isinstance(rows, _ByColumn):
-            _enter_sparse_back(into.input, rows, z, gradient, change)
+            squares += _enter_sparse_back(into.input, rows, z, gradient, change)
         else:
-            _enter_dense_back(into.input, rows, z, gradient, change)
-        return float(loss)
+            squares += _enter_dense_back(into.input, rows, z, gradient, change)
+        return float(loss), squares
 
     def _fused(self, nodes: Longs) -> "_Fused":
         """z̄ of those nodes that have one."""
@@ -140,13 +156,18 @@ _NOTHING_FUSED = _Fused(np.empty(0, np.int64), _ABSENT)
 
 
 class _Change(NamedTuple):
-    """What a gradient does to the array that it goes into: a ← keep · a - rate · gradient."""
+    """What a gradient does to the array that it goes into: a ← keep · a - rate · gradient.
+
+    With ``measure`` it does nothing to it, and its squares are added up.
+    """
 
     rate: np.float32
     keep: np.float32
+    measure: bool = False
 
 
 _ADD = _Change(np.float32(-1), np.float32(1))
+_MEASURE = _Change(np.float32(0), np.float32(1), measure=True)
 
 
 class _Rows(NamedTuple):
@@ -245,32 +266,51 @@ def _add_rest(layer: _Layer, z: _Fused, out: Floats) -> None:
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def _descend(weight: Floats, gradient: Floats, change: _Change) -> None:
+def _descend(weight: Floats, gradient: Floats, change: _Change) -> float:
+    if change.measure:
+        return _squares(gradient)
     for i in range(len(weight)):
         row, slope = weight[i], gradient[i]
         for j in range(len(row)):
             row[j] = change.keep * row[j] - change.rate * slope[j]
+    return 0.0
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def _descend_rest(layer: _Layer, z: _Fused, gradient: Floats, change: _Change) -> None:
+def _squares(gradient: Floats) -> float:
+    total = 0.0
+    for i in range(len(gradient)):
+        row = gradient[i]
+        for j in range(len(row)):
+            total += row[j] * row[j]
+    return total
+
+
+@njit(cache=True, nogil=True, boundscheck=False)
+def _descend_rest(layer: _Layer, z: _Fused, gradient: Floats, change: _Change) -> float:
     """A step on the bias and the embeddings' part."""
-    _descend_bias(layer.bias, gradient, change)
+    squares = _descend_bias(layer.bias, gradient, change)
     count = np.searchsorted(z.positions, len(gradient))
     if len(layer.embedding) and (count or change.keep != 1):
         slopes = gradient[z.positions[:count]]
-        _descend(layer.embedding, np.dot(z.rows[:count].T, slopes), change)
+        squares += _descend(layer.embedding, np.dot(z.rows[:count].T, slopes), change)
+    return squares
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def _descend_bias(bias: Floats, gradient: Floats, change: _Change) -> None:
+def _descend_bias(bias: Floats, gradient: Floats, change: _Change) -> float:
     total = np.zeros(len(bias), np.float32)
     for i in range(len(gradient)):
         row = gradient[i]
         for j in range(len(row)):
             total[j] += row[j]
+    squares = 0.0
     for j in range(len(bias)):
-        bias[j] = change.keep * bias[j] - change.rate * total[j]
+        if change.measure:
+            squares += total[j] * total[j]
+        else:
+            bias[j] = change.keep * bias[j] - change.rate * total[j]
+    return squares
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
@@ -300,18 +340,19 @@ def _convolve_back(
     z: _Fused,
     gradient: Floats,
     change: _Change,
-) -> Floats:
+) -> tuple[Floats, float]:
     """The gradient of the layer's input; those of its weights go into ``changed``."""
     closed = len(layer.own) == 0
     back = np.zeros(x.shape, np.float32)
+    squares = 0.0
     mean_gradient(indptr, indices, closed, np.dot(gradient, layer.neighbours.T), back)
     if not closed:
         own = x[: len(gradient)]
         back[: len(gradient)] += np.dot(gradient, layer.own.T)
-        _descend(changed.own, np.dot(own.T, gradient), change)
-    _descend(changed.neighbours, np.dot(mean.T, gradient), change)
-    _descend_rest(changed, z, gradient, change)
-    return back
+        squares += _descend(changed.own, np.dot(own.T, gradient), change)
+    squares += _descend(changed.neighbours, np.dot(mean.T, gradient), change)
+    squares += _descend_rest(changed, z, gradient, change)
+    return back, squares
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
@@ -324,9 +365,9 @@ def _enter_dense(layer: _Layer, rows: Floats, z: _Fused) -> Floats:
 @njit(cache=True, nogil=True, boundscheck=False)
 def _enter_dense_back(
     layer: _Layer, rows: Floats, z: _Fused, gradient: Floats, change: _Change
-) -> None:
-    _descend(layer.neighbours, np.dot(rows.T, gradient), change)
-    _descend_rest(layer, z, gradient, change)
+) -> float:
+    squares = _descend(layer.neighbours, np.dot(rows.T, gradient), change)
+    return squares + _descend_rest(layer, z, gradient, change)
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
@@ -340,7 +381,8 @@ def _enter_sparse(layer: _Layer, rows: _ByColumn, count: int, z: _Fused) -> Floa
 @njit(cache=True, nogil=True, boundscheck=False)
 def _enter_sparse_back(
     layer: _Layer, rows: _ByColumn, z: _Fused, gradient: Floats, change: _Change
-) -> None:
+) -> float:
+    squares = 0.0
     slope = np.empty(gradient.shape[1], np.float32)
     for column in range(len(layer.neighbours)):
         if rows.starts[column] == rows.starts[column + 1] and change.keep == 1:
@@ -350,15 +392,19 @@ def _enter_sparse_back(
             source, value = gradient[rows.positions[entry]], rows.entries[entry]
             for j in range(len(slope)):
                 slope[j] += value * source[j]
+        if change.measure:
+            for j in range(len(slope)):
+                squares += slope[j] * slope[j]
+            continue
         target = layer.neighbours[column]
         for j in range(len(slope)):
             target[j] = change.keep * target[j] - change.rate * slope[j]
-    _descend_rest(layer, z, gradient, change)
+    return squares + _descend_rest(layer, z, gradient, change)
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def _cross_entropy(scores: Floats, labels: Longs) -> tuple[float, Floats]:
-    """The mean of -log softmax(scores)[label], and its gradient."""
+def _cross_entropy(scores: Floats, labels: Longs, shares: Floats | None) -> tuple[float, Floats]:
+    """The mean of -log softmax(scores)[label], and its gradient, or that of a weighted sum."""
     gradient = np.empty_like(scores)
     loss = 0.0
     for i in range(len(scores)):
@@ -372,6 +418,9 @@ def _cross_entropy(scores: Floats, labels: Longs) -> tuple[float, Floats]:
         for j in range(len(row)):
             slope[j] /= total * len(scores)
         slope[labels[i]] -= np.float32(1) / len(scores)
+        if shares is not None:
+            for j in range(len(row)):
+                slope[j] *= shares[i] * len(scores)
     return loss / len(scores), gradient
 
 
@@ -381,11 +430,12 @@ def _through_head(
     changed: tuple[Floats, Floats],
     z: Floats,
     labels: Longs,
+    shares: Floats | None,
     change: _Change,
-) -> tuple[float, Floats]:
+) -> tuple[float, Floats, float]:
     """The loss of z · W + b with z the tanh of outputs, and the gradient of those outputs."""
-    loss, gradient = _cross_entropy(np.dot(z, head[0]) + head[1], labels)
+    loss, gradient = _cross_entropy(np.dot(z, head[0]) + head[1], labels, shares)
     back = np.dot(gradient, head[0].T) * (np.float32(1) - z * z)
-    _descend(changed[0], np.dot(z.T, gradient), change)
-    _descend_bias(changed[1], gradient, change)
-    return loss, back
+    squares = _descend(changed[0], np.dot(z.T, gradient), change)
+    squares += _descend_bias(changed[1], gradient, change)
+    return loss, back, squares

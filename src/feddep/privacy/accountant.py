@@ -27,6 +27,7 @@ from feddep.privacy.sampling import as_printed, compose, paper_step
 from feddep.privacy.spec import PrivacySpec
 
 QUANTILES = (0.5, 0.9, 0.99, 1.0)
+_ORDERS = (*range(2, 64), 80, 96, 128, 192, 256, 512)  # whole: the series of others may not end
 LARGEST_EPSILON = 20.0
 """Above it, e^ε is more than the number of atoms in a gram: no promise."""
 
@@ -134,12 +135,14 @@ def example_level(event: NoisedGradients, delta: float) -> float:
     import dp_accounting
     from dp_accounting import rdp
 
+    if event.steps == 0:
+        return 0.0
     if event.noise == 0:
         return math.inf
     step = dp_accounting.PoissonSampledDpEvent(
         event.rate, dp_accounting.GaussianDpEvent(event.noise)
     )
-    accountant = rdp.RdpAccountant()
+    accountant = rdp.RdpAccountant(_ORDERS)
     accountant.compose(step, event.steps)
     return float(accountant.get_epsilon(delta))
 
@@ -156,7 +159,7 @@ def noise_for(epsilon: float, delta: float, rate: float, steps: int) -> float:
         )
 
     found = dp_accounting.calibrate_dp_mechanism(
-        rdp.RdpAccountant,
+        lambda: rdp.RdpAccountant(_ORDERS),
         make,
         epsilon,
         delta,
