@@ -23,7 +23,7 @@ from rich.logging import RichHandler
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from feddep.errors import FeddepError, InputError, InterruptedRunError
+from feddep.errors import FeddepError, InputError, InterruptedRunError, unknown
 
 if TYPE_CHECKING:
     from feddep.experiments.journal import Watcher
@@ -258,6 +258,54 @@ def sweep(
 
 
 @app.command()
+def reproduce(
+    names: Annotated[
+        list[str],
+        typer.Argument(help="data table1 quota table2 hops privacy curves costs pays, or all."),
+    ],
+    quick: Annotated[bool, typer.Option("--quick", help="A small version in minutes.")] = False,
+    at_once: AtOnce = None,
+    folder: Annotated[Path, typer.Option(help="Where the declarations and records are.")] = Path(
+        "experiments"
+    ),
+) -> None:
+    """Run (or go on with) the sweeps behind the paper's tables and figures."""
+    from feddep.experiments.pipeline import cores
+    from feddep.experiments.reproduce import PARTS, seconds_left, sweeps_of
+    from feddep.reports.summary import summary_table
+
+    wanted = list(PARTS) if "all" in names else names
+    for name in wanted:
+        if name not in PARTS:
+            raise unknown("part of the paper", name, [*PARTS, "all"])
+    if "data" in wanted:
+        _data_table(folder, quick=quick)
+    for name, declared in sweeps_of(wanted, folder, quick=quick).items():
+        left = seconds_left(declared, at_once or cores())
+        guess = "" if left is None else f", about {left / 60:.0f} minutes left"
+        missing = len(declared.missing())
+        err_console.print(f"{name}: {missing} of {len(declared.cells)} runs to do{guess}")
+        _run_missing(declared, at_once)
+        out_console.print(f"{name}\n{summary_table(declared.records())}", soft_wrap=True)
+
+
+def _data_table(folder: Path, *, quick: bool) -> None:
+    """The part that trains nothing."""
+    import tomllib
+
+    from feddep.experiments import data_table
+    from feddep.reports.comparison import markdown_table
+
+    printed = tomllib.loads((folder / "paper.toml").read_text())["data"]
+    names = ["cora", "citeseer"] if quick else list(printed)
+    rows = list(data_table.measure(names, [0] if quick else range(5)))
+    results = folder / "results"
+    data_table.store(rows, (results / "quick" if quick else results) / "data.json")
+    table = markdown_table(data_table.HEADINGS, data_table.beside_paper(rows, printed))
+    out_console.print(f"data, ours / the paper's\n{table}", soft_wrap=True)
+
+
+@app.command()
 def tune(
     method: Annotated[str, typer.Option(help="Name in `feddep methods`.")],
     dataset: Annotated[str, typer.Option(help="Name of a data set or path of a folder.")],
@@ -395,7 +443,7 @@ def audit(
     ] = None,
     share: Annotated[
         float,
-        typer.Option(help="Share of the canaries to guess about, the surest; fixed beforehand."),
+        typer.Option(help="Share of the canaries to guess about, the surest ones."),
     ] = 1.0,
     runs: Annotated[int, typer.Option(min=1, help="Runs to pool, with seeds from --seed on.")] = 1,
     plant_leak: Annotated[
@@ -658,6 +706,8 @@ def _run_missing(declared: "Sweep", at_once: int | None) -> None:
     from feddep.experiments.pipeline import cores
 
     missing = len(declared.missing())
+    if not missing:
+        return
     with Progress(*Progress.get_default_columns(), console=err_console, transient=True) as bar:
         task = bar.add_task(f"{missing} runs", total=missing)
         declared.run(at_once or cores(), lambda *_: bar.advance(task))

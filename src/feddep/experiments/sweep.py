@@ -9,8 +9,9 @@ A sweep is declared as data::
     method = ["local", "fedavg", "global"]
     seed = [0, 1, 2, 3, 4]
 
-Every combination of the grid is one run. Its record is appended to a file of JSON lines together
-with the settings that it came from; a combination that is already there is not run again.
+Every combination of the grid is one run; ``[[grid]]`` several times declares several grids. A
+run's record is appended to a file of JSON lines together with the settings that it came from. A
+combination that is already there, or in the records of another sweep beside it, is not run again.
 """
 
 import itertools
@@ -18,7 +19,7 @@ import json
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,31 +46,45 @@ class Sweep:
     results: Path
 
     @classmethod
-    def read(cls, file: Path) -> "Sweep":
-        """Reads a declaration; the records stand in ``results/`` beside it."""
+    def read(cls, file: Path, *, quick: bool = False) -> "Sweep":
+        """Reads a declaration; the records stand in ``results/`` beside it.
+
+        Args:
+            file: the declaration.
+            quick: only the runs that its ``[quick]`` names, with the settings that it adds;
+                their records stand in ``results/quick/``.
+        """
         try:
             content = tomllib.loads(file.read_text())
         except (OSError, tomllib.TOMLDecodeError) as error:
             raise InputError(f"cannot read the sweep {file}: {error}") from None
-        if "grid" not in content or not content.keys() <= {"grid", "fixed"}:
-            raise InputError(f"{file}: expected [grid] and perhaps [fixed] (got {list(content)})")
-        grid, fixed = content["grid"], content.get("fixed", {})
-        if not all(isinstance(values, list) for values in grid.values()):
+        if "grid" not in content or not content.keys() <= {"grid", "fixed", "quick"}:
+            raise InputError(
+                f"{file}: expected [grid] and perhaps [fixed] and [quick] (got {list(content)})"
+            )
+        fixed = content.get("fixed", {})
+        grids = content["grid"] if isinstance(content["grid"], list) else [content["grid"]]
+        if not all(isinstance(values, list) for grid in grids for values in grid.values()):
             raise InputError(f"{file}: every entry of [grid] must be a list of values")
-        cells = [
-            fixed | dict(zip(grid, values, strict=True))
-            for values in itertools.product(*grid.values())
-        ]
+        found = [fixed | cell for grid in grids for cell in _combinations(grid)]
+        folder = file.parent / "results"
+        if quick:
+            found, folder = _quick(found, content.get("quick", {})), folder / "quick"
+        cells = list({_key(cell): cell for cell in found}.values())  # grids may overlap
         for cell in cells:
             RunSpec().with_settings(cell)  # refuses unknown keys before anything runs
-        return cls(cells, file.parent / "results" / f"{file.stem}.jsonl")
+        return cls(cells, folder / f"{file.stem}.jsonl")
 
     def records(self) -> list[tuple[Cell, Record]]:
         """What is there so far, in the grid's order; runs of an older grid are passed over."""
-        if not self.results.exists():
-            return []
-        rows = [json.loads(line) for line in self.results.read_text().splitlines()]
-        found = {_key(row["settings"]): row["record"] for row in rows}
+        wanted = {_key(cell) for cell in self.cells}
+        found: dict[str, Record] = {}
+        # What another sweep ran serves here too; a run of one's own comes last and counts.
+        for file in [*sorted(self.results.parent.glob("*.jsonl")), self.results]:
+            lines = file.read_text().splitlines() if file.exists() else []
+            for row in map(json.loads, lines):
+                if _key(row["settings"]) in wanted:
+                    found[_key(row["settings"])] = row["record"]
         return [(cell, found[_key(cell)]) for cell in self.cells if _key(cell) in found]
 
     def missing(self) -> list[Cell]:
@@ -97,6 +112,21 @@ class Sweep:
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
+
+
+def _quick(cells: Sequence[Cell], wanted: Mapping[str, Sequence[Any]]) -> list[Cell]:
+    """The cells whose values are wanted; a key that a cell does not have takes the first value."""
+    defaults = {key: values[0] for key, values in wanted.items()}
+    return [
+        defaults | cell
+        for cell in cells
+        if all(cell[key] in values for key, values in wanted.items() if key in cell)
+    ]
+
+
+def _combinations(grid: Mapping[str, Sequence[Any]]) -> Iterator[Cell]:
+    for values in itertools.product(*grid.values()):
+        yield dict(zip(grid, values, strict=True))
 
 
 def _key(cell: Cell) -> str:

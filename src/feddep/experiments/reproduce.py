@@ -1,0 +1,74 @@
+"""The paper's tables and figures, each as the sweeps behind it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from feddep.experiments.records import Record
+from feddep.experiments.sweep import Cell, Sweep
+
+
+@dataclass(frozen=True)
+class Part:
+    """One table or figure.
+
+    Attributes:
+        what: in one line.
+        sweeps: names of declarations in ``experiments/``; none for what needs no training.
+    """
+
+    what: str
+    sweeps: tuple[str, ...]
+
+
+PARTS: Mapping[str, Part] = {
+    "data": Part("the data table of the appendix", ()),
+    "table1": Part("Table 1: every method, 3, 5 and 10 clients", ("table1",)),
+    "quota": Part("the authors' split, which the paper's numbers come from", ("quota",)),
+    "table2": Part("Table 2: the number of clusters", ("table2",)),
+    "hops": Part("the depth of the embeddings", ("hops",)),
+    "privacy": Part("utility against privacy", ("privacy",)),
+    "curves": Part("training curves over 100 epochs", ("curves",)),
+    "costs": Part("the table of extra cost", ("costs",)),
+    "pays": Part("when does it pay: lost edges and weaker features", ("pays",)),
+}
+
+
+def sweeps_of(names: Sequence[str], folder: Path, *, quick: bool) -> dict[str, Sweep]:
+    """The sweeps behind some parts, each once, in the order of the table."""
+    wanted = [name for part in PARTS if part in names for name in PARTS[part].sweeps]
+    return {
+        name: Sweep.read(folder / f"{name}.toml", quick=quick) for name in dict.fromkeys(wanted)
+    }
+
+
+def seconds_left(sweep: Sweep, at_once: int) -> float | None:
+    """How long the missing runs may take, from the runs of the same method and data so far.
+
+    None where nothing like them has been run yet.
+    """
+    known = [(cell, _seconds(record)) for cell, record in sweep.records()]
+    if not known:
+        return None
+    costs = [_like(cell, known) for cell in sweep.missing()]
+    return sum(costs) / at_once
+
+
+def _like(cell: Cell, known: Sequence[tuple[Cell, float]]) -> float:
+    """The mean cost of the runs that share most of method and data set with a cell."""
+    for keys in (("method", "dataset"), ("dataset",), ("method",), ()):
+        found = [cost for other, cost in known if _same(cell, other, keys)]
+        if found:
+            return fmean(found)
+    return 0.0
+
+
+def _same(cell: Mapping[str, Any], other: Mapping[str, Any], keys: Sequence[str]) -> bool:
+    return all(cell.get(key) == other.get(key) for key in keys)
+
+
+def _seconds(record: Record) -> float:
+    seconds = record["seconds"]
+    return float(seconds["total"] + seconds["loading"] + seconds["setup"] + seconds["measuring"])
