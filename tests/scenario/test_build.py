@@ -248,3 +248,17 @@ def test_a_graph_s_own_split_is_kept_and_called_given(small_shards: Shards):
     shards = build.deal_out(small_shards.graph, spec.partition, spec.split, seed=0)
     assert shards.split == "given"
     np.testing.assert_array_equal(shards.graph.split, small_shards.graph.split)
+
+
+def test_a_share_of_the_feature_columns_is_kept(small_shards):
+    spec = RunSpec().with_settings(
+        {"feature_share": 0.25, "synthetic.nodes": 150, "partition.clients": 3}
+    )
+    whole, fewer, again = (
+        build.build(s).graph for s in (replace(spec, feature_share=1.0), spec, spec)
+    )
+    assert fewer.feature_count == round(0.25 * whole.feature_count)
+    assert fewer.edges == whole.edges
+    assert (fewer.features != again.features).nnz == 0
+    other = build.build(replace(spec, seed=1)).graph
+    assert (fewer.features.sum(axis=0) != other.features.sum(axis=0)).any()

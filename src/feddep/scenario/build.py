@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Collection, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,8 +109,17 @@ def build(spec: RunSpec) -> Shards:
             spec.split,
             seed=spec.seed,
         )
+    if spec.feature_share < 1:
+        shards = replace(shards, graph=_with_fewer_columns(shards.graph, spec))
     check_trainable(shards)
     return shards
+
+
+def _with_fewer_columns(graph: Graph, spec: RunSpec) -> Graph:
+    count = max(1, round(spec.feature_share * graph.feature_count))
+    rng = Seeds(spec.seed).stream("feature_share")
+    columns = np.sort(rng.permutation(graph.feature_count)[:count])
+    return replace(graph, features=graph.features[:, columns])
 
 
 def deal_out(

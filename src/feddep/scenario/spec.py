@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from annotated_types import Ge
+from annotated_types import Ge, Gt, Le
 from pydantic import TypeAdapter, ValidationError
 
 from feddep.errors import InputError, unknown
@@ -35,12 +35,15 @@ class RunSpec:
         method: a name in ``feddep methods``, or ``module:ATTRIBUTE`` for somebody's own.
         dataset: a name in ``feddep data list``, or the path of a graph or shard folder.
         seed: fixes split, partition, initial weights and every other draw.
+        feature_share: share of the feature columns that are kept, chosen at random; for studies of
+            what weak features do.
         preset: where the values of keys come from that the user leaves open.
     """
 
     method: str = "feddep"
     dataset: str = "synthetic"
     seed: Annotated[int, Ge(0)] = 0
+    feature_share: Annotated[float, Gt(0), Le(1)] = 1.0
     preset: Preset = "tuned"
     partition: PartitionSpec = field(default_factory=PartitionSpec)
     split: SplitSpec = field(default_factory=SplitSpec)
