@@ -80,10 +80,33 @@ def test_a_failed_run_is_named_and_the_others_are_kept(file, monkeypatch):
     assert [record["seed"] for _, record in Sweep.read(file).records()] == [0]
 
 
+def test_histories_are_kept_where_they_are_declared(file, monkeypatch):
+    def pretend(cell):
+        return {"record": {"seed": cell["seed"]}, "history": {"round": [1], "loss": [0.5]}}
+
+    plain = Sweep.read(file)
+    file.write_text("history = true\n" + DECLARATION)
+    monkeypatch.setattr(sweep, "_run_with_history", pretend)
+    declared = Sweep.read(file)
+    declared.run(1, lambda *_: None)
+    assert [history["loss"] for _, _, history in declared.histories()] == [[0.5]] * 4
+    assert [record["seed"] for _, record in declared.records()] == [0, 1, 0, 1]
+    assert plain.missing() == []
+    assert plain.histories() == []
+
+
+def test_a_record_without_a_history_does_not_count_where_histories_are_declared(file, ran):
+    Sweep.read(file).run(1, lambda *_: None)
+    file.write_text("history = true\n" + DECLARATION)
+    assert len(Sweep.read(file).missing()) == 4
+    assert Sweep.read(file).records() == []
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("grid = [", "cannot read"),
+        ("history = 3\n[grid]\nseed = [0]", "history must be true or false \\(got 3"),
         ("[fixed]\nseed = 1", "expected \\[grid\\]"),
         ('[grid]\nmethod = "local"', "list of values"),
         ("[grid]\nnonsense = [1]", "unknown setting 'nonsense'"),
@@ -101,6 +124,17 @@ def test_a_run_in_a_process_of_its_own_gives_a_record():
     record = sweep._run_apart({"method": "local", "synthetic.nodes": 150, "training.rounds": 1})
     assert record["method"] == "local"
     assert 0 <= record["scores"]["global"]["test"] <= 1
+
+
+def test_a_run_with_its_history_gives_one_entry_a_round():
+    cell = {"method": "local", "synthetic.nodes": 150, "training.rounds": 2}
+    row = sweep._run_with_history(cell)
+    assert row.keys() == {"record", "history"}
+    history, scores = row["history"], row["record"]["scores"]
+    assert history["round"] == [1, 2]
+    assert {len(column) for column in history.values()} == {2}
+    assert history["global_test"][-1] == pytest.approx(scores["global"]["test_last"], abs=1e-5)
+    assert history["seconds"] == sorted(history["seconds"])
 
 
 def test_a_run_that_cannot_be_is_an_error_with_its_reason():

@@ -18,11 +18,15 @@ from torch.nn.functional import cross_entropy
 from feddep.audit.pairs import Longs, Pairs
 from feddep.audit.planted import LISTS, SUMS, neighbour_sums
 from feddep.audit.transcript import Recorder
+from feddep.federation.aggregation import weighted_mean
 from feddep.federation.messages import Arrays, group
 from feddep.graph.graph import Graph, Part
 from feddep.learning.evaluation import predict
-from feddep.learning.recipe import Recipe
+from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.trainer import train
 from feddep.models.kernels import FeatureTable
+from feddep.models.weights import to_arrays
+from feddep.seeding import Seeds
 
 Floats = npt.NDArray[np.float64]
 
@@ -90,8 +94,7 @@ class LossAttack:
 
     def scores(self, known: Knowledge, pairs: Pairs) -> Floats:
         """See :class:`Attack`."""
-        places = [np.flatnonzero(pairs.client == c) for c in range(len(known.graphs))]
-        worlds = [_Worlds(known, c, pairs.where(own)) for c, own in enumerate(places)]
+        places, worlds = _worlds(known, pairs)
         before: dict[int, Floats] = {}
         scores = np.zeros(len(pairs))
         for client, received, sent in known.weights():
@@ -99,6 +102,56 @@ class LossAttack:
                 before[client] = worlds[client].gains(received)
             scores[places[client]] += worlds[client].gains(sent) - before[client]
         return scores
+
+
+@dataclass(frozen=True)
+class UpdatesAttack:
+    """What a client's training did beyond what it would have done without any canary.
+
+    The attacker repeats each training, from the weights W that the client received, on the graph
+    without canaries and with random draws of his own; W̄ is the mean of a few repetitions. What
+    the client sent besides, S = W' − W̄, points to where the canaries' gradients pulled. The
+    score is Σ gain(W + S) − gain(W − S), the derivative along S of what the edge is worth (see
+    :class:`LossAttack`), which to first order is the product of S with the edge's own gradient.
+
+    Args:
+        repetitions: of each training; more of them, less noise of the attacker's own.
+    """
+
+    threshold: float | None = None
+    repetitions: int = 3
+
+    def applies(self, known: Knowledge) -> bool:
+        """See :class:`Attack`."""
+        return any(True for _ in known.weights())
+
+    def scores(self, known: Knowledge, pairs: Pairs) -> Floats:
+        """See :class:`Attack`."""
+        places, worlds = _worlds(known, pairs)
+        seeds = Seeds(known.recipe.seed).child("audit", "repeated")
+        scores = np.zeros(len(pairs))
+        for number, (client, received, sent) in enumerate(known.weights()):
+            mean = self._repeated(known, client, received, seeds.child(number))
+            ahead = {name: w + sent[name] - mean[name] for name, w in received.items()}
+            behind = {name: w - sent[name] + mean[name] for name, w in received.items()}
+            scores[places[client]] += worlds[client].gains(ahead) - worlds[client].gains(behind)
+        return scores
+
+    def _repeated(self, known: Knowledge, client: int, received: Arrays, seeds: Seeds) -> Arrays:
+        """W̄."""
+        silo = Silo(client, known.graphs[client], known.recipe, torch.device("cpu"))
+        found = []
+        for repetition in range(self.repetitions):
+            model = silo.classifier(received)
+            train(model, silo, seeds.child(repetition))
+            found.append(to_arrays(model))
+        return weighted_mean(found, [1.0] * len(found))
+
+
+def _worlds(known: Knowledge, pairs: Pairs) -> tuple[list[Longs], list["_Worlds"]]:
+    """For each client the places of its pairs, and its graph with and without them."""
+    places = [np.flatnonzero(pairs.client == c) for c in range(len(known.graphs))]
+    return places, [_Worlds(known, c, pairs.where(own)) for c, own in enumerate(places)]
 
 
 class _Worlds:
@@ -194,6 +247,7 @@ class ListsAttack:
 
 ATTACKS: dict[str, Attack] = {
     "loss": LossAttack(),
+    "updates": UpdatesAttack(),
     "sums": SumsAttack(),
     "lists": ListsAttack(),
 }

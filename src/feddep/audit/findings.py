@@ -23,6 +23,12 @@ FEW_FALSE = 0.01
 HEADINGS = ("attack", "right guesses", "ε at least", "p of the claim", "AUC", "found at 1% false")
 
 
+_WHO = {
+    "lists": "The positive control, handed the lists as the mechanism left them,",
+    "sums": "The attack on the planted leak",
+}
+
+
 @dataclass(frozen=True, eq=False)
 class Curve:
     """False and true positive rates of an attack, from no pair called an edge to all."""
@@ -38,12 +44,18 @@ def roc(trials: Sequence[Trial], attack: str) -> Curve:
     return Curve(false, true)
 
 
+def found_at(curve: Curve, false: float) -> float:
+    """True positives at a rate of false ones; between two thresholds the attacker tosses a coin."""
+    below = curve.false <= false
+    return float(max(curve.true[below].max(), np.interp(false, curve.false, curve.true)))
+
+
 def findings(trials: Sequence[Trial], plan: Plan) -> dict[str, Any]:
     """Everything that the trials prove, as plain data for ``audit.json``."""
     claim = weakest([trial.claim for trial in trials])
     canaries = sum(len(trial.included) for trial in trials)
     names = [name for name in ATTACKS if all(name in trial.scores for trial in trials)]
-    made = _guesses(trials, names[0], plan).made
+    made = max(_guesses(trials, name, plan).made for name in names)
     return {
         "runs": len(trials),
         "canaries": canaries,
@@ -80,23 +92,18 @@ def rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
 def sentences(found: dict[str, Any]) -> list[str]:
     """The findings for a reader in a hurry."""
     claim = found["claim"]["epsilon"]
-    control = found["attacks"]["lists"]
     lines = []
-    for name, outcome in found["attacks"].items():
-        if name == "lists":
-            continue
-        bound = f"ε is at least {outcome['bound']:.2f}" if outcome["bound"] else "nothing about ε"
-        lines.append(f"The {name} attack proves {bound} (95% confidence).")
-        if claim is not None:
-            refuted = outcome["p_claim"] < REJECTED_BELOW
-            verdict = "REFUTES" if refuted else "does not contradict"
-            lines.append(f"It {verdict} the claim ε ≤ {claim:g} (p = {outcome['p_claim']:.2g}).")
     if claim is None:
-        lines.append("Nothing is claimed about edges, so there is nothing to refute.")
-    lines.append(
-        f"The positive control, handed the lists as the mechanism left them, proves "
-        f"ε ≥ {control['bound']:.2f}; so many guesses could prove {found['provable']:.2f} at most."
-    )
+        lines.append("Nothing is claimed about edges, so there is no claim to refute.")
+    for name, outcome in found["attacks"].items():
+        who = _WHO.get(name, f"The {name} attack")
+        proved = f"that ε is at least {outcome['bound']:.2f}" if outcome["bound"] else "nothing"
+        line = f"{who} proves {proved}"
+        if claim is not None:
+            verdict = "REFUTES" if outcome["p_claim"] < REJECTED_BELOW else "does not contradict"
+            line += f" and {verdict} the claim ε ≤ {claim:g} (p = {outcome['p_claim']:.2g})"
+        lines.append(line + ".")
+    lines.append(f"So many guesses could prove ε ≥ {found['provable']:.2f} at most.")
     if found["prototypes"]:
         near = found["prototypes"]
         lines.append(
@@ -118,7 +125,7 @@ def _outcome(trials: Sequence[Trial], name: str, plan: Plan, claim: Guarantee) -
         "bound": guesses.lower_bound(delta, CONFIDENCE),
         "p_claim": None if epsilon is None else guesses.p_value(epsilon, delta),
         "auc": float(roc_auc_score(truth, scores)),
-        "true_positives_at_1_percent": float(curve.true[curve.false <= FEW_FALSE].max()),
+        "true_positives_at_1_percent": found_at(curve, FEW_FALSE),
         "positives": int(np.count_nonzero(truth)),
         "negatives": int(np.count_nonzero(~truth)),
     }

@@ -26,11 +26,11 @@ def draw(found: Mapping[str, Any], curves: Mapping[str, Curve], path: Path) -> N
 
 
 def _draw_curves(axes: Axes, found: Mapping[str, Any], curves: Mapping[str, Curve]) -> None:
+    rates = np.geomspace(_LEAST_RATE, 1, 400)  # a straight piece of a curve is bent on this axis
     for name, curve in curves.items():
         label = f"{name} (AUC {found['attacks'][name]['auc']:.2f})"
-        axes.plot(curve.false.clip(_LEAST_RATE), curve.true, label=label)
-    chance = np.geomspace(_LEAST_RATE, 1)
-    axes.plot(chance, chance, color="grey", linestyle=":", label="chance")
+        axes.plot(rates, np.interp(rates, curve.false, curve.true), label=label)
+    axes.plot(rates, rates, color="grey", linestyle=":", label="chance")
     axes.axvline(FEW_FALSE, color="grey", linewidth=0.5)
     axes.set(xscale="log", xlabel="false positives", ylabel="true positives")
     axes.set(xlim=(_LEAST_RATE, 1), ylim=(0, 1.02), title="who finds the canaries")
@@ -41,7 +41,7 @@ def _draw_bounds(axes: Axes, found: Mapping[str, Any]) -> None:
     names = list(found["attacks"])
     bounds = [found["attacks"][name]["bound"] for name in names]
     bars = axes.bar(names, bounds, width=0.5)
-    axes.bar_label(bars, fmt="%.2f")
+    axes.bar_label(bars, fmt="%.2f", label_type="center")
     axes.axhline(found["provable"], color="grey", linestyle=":", label="most that can be proved")
     claim = found["claim"]["epsilon"]
     if claim is not None:

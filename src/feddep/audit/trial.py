@@ -36,13 +36,20 @@ class Plan:
 
     Attributes:
         canaries: m; None takes as many as there is room for.
-        share: of the canaries to guess about; on those in the middle the attacker abstains.
+        share: of the canaries that an attacker who can only rank them guesses about; on those in
+            the middle he abstains.
         leak: plants a leak: every client also releases its raw neighbour sums.
     """
 
     canaries: int | None = None
     share: float = 1.0
     leak: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:  # before hours of runs, not after
+            raise InputError(
+                f"the share of canaries to guess about is in (0, 1] (got {self.share})"
+            )
 
 
 @dataclass(frozen=True, eq=False)

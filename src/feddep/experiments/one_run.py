@@ -1,10 +1,14 @@
-"""``python -m feddep.experiments.one_run``: settings on standard input, the record on output."""
+"""``python -m feddep.experiments.one_run``: settings on standard input, the record on output.
+
+With ``--history`` the output holds two entries, ``record`` and a thin ``history``.
+"""
 
 import json
 import sys
 import time
 
 from feddep.experiments.pipeline import run
+from feddep.experiments.records import thin_history
 from feddep.scenario.build import build, resolve
 from feddep.scenario.spec import RunSpec
 
@@ -16,7 +20,10 @@ def main() -> None:
     started = time.perf_counter()
     shards = build(spec)
     result = run(spec, shards, workers=1, loading_seconds=time.perf_counter() - started)
-    json.dump(result.record, sys.stdout)
+    found = result.record
+    if "--history" in sys.argv[1:]:
+        found = {"record": result.record, "history": thin_history(result.history)}
+    json.dump(found, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -84,6 +84,29 @@ def entry_of(history: Sequence[Mapping[str, Any]], round: int) -> Mapping[str, A
     return next(entry for entry in history if entry["round"] == round)
 
 
+def thin_history(history: Sequence[Mapping[str, Any]]) -> dict[str, list[float | None]]:
+    """A history as columns with few digits: small enough to stand beside a record, for curves."""
+
+    def column(digits: int, *path: str) -> list[float | None]:
+        values = (_at(entry, path) for entry in history)
+        return [None if value is None else round(value, digits) for value in values]
+
+    return {
+        "round": column(0, "round"),
+        "loss": column(5, "loss"),
+        "global_test": column(5, "global", "test"),
+        "silo_test": column(5, "silo", "test"),
+        "silo_val": column(5, "silo", "val"),
+        "seconds": column(3, "seconds"),
+    }
+
+
+def _at(entry: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        entry = entry[key]
+    return entry
+
+
 def versions() -> dict[str, str]:
     """What a result may depend on besides the spec."""
     found = {"python": platform.python_version()}

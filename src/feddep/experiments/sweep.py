@@ -12,6 +12,8 @@ A sweep is declared as data::
 Every combination of the grid is one run; ``[[grid]]`` several times declares several grids. A
 run's record is appended to a file of JSON lines together with the settings that it came from. A
 combination that is already there, or in the records of another sweep beside it, is not run again.
+``history = true`` above all keeps a thin history beside each record, for training curves; records
+without one do not count there.
 """
 
 import itertools
@@ -32,6 +34,9 @@ from feddep.scenario.spec import RunSpec
 Cell = dict[str, Any]
 """The settings of one run."""
 
+History = Mapping[str, Sequence[float | None]]
+"""Columns of :func:`~feddep.experiments.records.thin_history`, one entry for each round."""
+
 
 @dataclass(frozen=True)
 class Sweep:
@@ -40,10 +45,12 @@ class Sweep:
     Attributes:
         cells: the settings of every run, in the grid's order.
         results: where the records are.
+        history: keep a thin history beside each record.
     """
 
     cells: Sequence[Cell]
     results: Path
+    history: bool = False
 
     @classmethod
     def read(cls, file: Path, *, quick: bool = False) -> "Sweep":
@@ -58,10 +65,14 @@ class Sweep:
             content = tomllib.loads(file.read_text())
         except (OSError, tomllib.TOMLDecodeError) as error:
             raise InputError(f"cannot read the sweep {file}: {error}") from None
-        if "grid" not in content or not content.keys() <= {"grid", "fixed", "quick"}:
+        if "grid" not in content or not content.keys() <= {"grid", "fixed", "quick", "history"}:
             raise InputError(
-                f"{file}: expected [grid] and perhaps [fixed] and [quick] (got {list(content)})"
+                f"{file}: expected [grid] and perhaps [fixed], [quick] and history "
+                f"(got {list(content)})"
             )
+        history = content.get("history", False)
+        if not isinstance(history, bool):
+            raise InputError(f"{file}: history must be true or false (got {history!r})")
         fixed = content.get("fixed", {})
         grids = content["grid"] if isinstance(content["grid"], list) else [content["grid"]]
         if not all(isinstance(values, list) for grid in grids for values in grid.values()):
@@ -73,19 +84,15 @@ class Sweep:
         cells = list({_key(cell): cell for cell in found}.values())  # grids may overlap
         for cell in cells:
             RunSpec().with_settings(cell)  # refuses unknown keys before anything runs
-        return cls(cells, folder / f"{file.stem}.jsonl")
+        return cls(cells, folder / f"{file.stem}.jsonl", history)
 
     def records(self) -> list[tuple[Cell, Record]]:
         """What is there so far, in the grid's order; runs of an older grid are passed over."""
-        wanted = {_key(cell) for cell in self.cells}
-        found: dict[str, Record] = {}
-        # What another sweep ran serves here too; a run of one's own comes last and counts.
-        for file in [*sorted(self.results.parent.glob("*.jsonl")), self.results]:
-            lines = file.read_text().splitlines() if file.exists() else []
-            for row in map(json.loads, lines):
-                if _key(row["settings"]) in wanted:
-                    found[_key(row["settings"])] = row["record"]
-        return [(cell, found[_key(cell)]) for cell in self.cells if _key(cell) in found]
+        return [(cell, row["record"]) for cell, row in self._rows()]
+
+    def histories(self) -> list[tuple[Cell, Record, History]]:
+        """The runs so far with their histories; none for a sweep that keeps no histories."""
+        return [(cell, row["record"], row["history"]) for cell, row in self._rows() if self.history]
 
     def missing(self) -> list[Cell]:
         """The settings that have no record yet."""
@@ -102,16 +109,32 @@ class Sweep:
         self.results.parent.mkdir(parents=True, exist_ok=True)
         missing = self.missing()
         with ThreadPoolExecutor(at_once) as pool:
-            runs = {pool.submit(_run_apart, cell): cell for cell in missing}
+            runs = {pool.submit(self._outcome, cell): cell for cell in missing}
             try:
                 for done, run in enumerate(as_completed(runs), start=1):
-                    row = {"settings": runs[run], "record": run.result()}
+                    row = {"settings": runs[run], **run.result()}
                     with self.results.open("a") as file:
                         file.write(json.dumps(row) + "\n")
                     tell(done, len(missing), runs[run])
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
+
+    def _rows(self) -> list[tuple[Cell, dict[str, Any]]]:
+        wanted = {_key(cell) for cell in self.cells}
+        found: dict[str, dict[str, Any]] = {}
+        # What another sweep ran serves here too; a run of one's own comes last and counts.
+        for file in [*sorted(self.results.parent.glob("*.jsonl")), self.results]:
+            lines = file.read_text().splitlines() if file.exists() else []
+            for row in map(json.loads, lines):
+                key = _key(row["settings"])
+                if key in wanted and (not self.history or "history" in row):
+                    found[key] = row
+        return [(cell, found[_key(cell)]) for cell in self.cells if _key(cell) in found]
+
+    def _outcome(self, cell: Cell) -> dict[str, Any]:
+        """What a row holds besides the settings."""
+        return _run_with_history(cell) if self.history else {"record": _run_apart(cell)}
 
 
 def _quick(cells: Sequence[Cell], wanted: Mapping[str, Sequence[Any]]) -> list[Cell]:
@@ -134,13 +157,23 @@ def _key(cell: Cell) -> str:
 
 
 def _run_apart(cell: Cell) -> Record:
+    """The record of one run."""
+    return _output(cell)
+
+
+def _run_with_history(cell: Cell) -> dict[str, Any]:
+    """``record`` and ``history`` of one run."""
+    return _output(cell, "--history")
+
+
+def _output(cell: Cell, *options: str) -> dict[str, Any]:
     """One run in a process of its own, so that neither its memory nor its threads stay."""
     # -P: or a module in the current folder could be taken for one of the library's.
-    command = [sys.executable, "-P", "-m", "feddep.experiments.one_run"]
+    command = [sys.executable, "-P", "-m", "feddep.experiments.one_run", *options]
     done = subprocess.run(
         command, input=json.dumps(cell), capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise RuntimeFailureError(f"the run {_key(cell)} failed: {done.stderr.strip()[-500:]}")
-    record: Record = json.loads(done.stdout)
-    return record
+    output: dict[str, Any] = json.loads(done.stdout)
+    return output

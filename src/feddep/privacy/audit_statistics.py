@@ -92,17 +92,15 @@ def guess(
     Args:
         scores: ``(m,)``, higher where the attacker rather believes that a canary is included.
         included: ``(m,)``, the coins.
-        share: of the canaries to guess about, fixed beforehand. Below 1 the attacker guesses
-            "included" for the highest scores and "not" for as many of the lowest, and abstains
-            in the middle.
-        threshold: with all canaries guessed, "included" means a score above it; without one,
-            a score in the upper half. Equal scores are taken in the order given, which knows
-            nothing of the coins.
+        share: of the canaries to guess about, fixed beforehand. The attacker guesses "included"
+            for the highest scores and "not" for as many of the lowest, and abstains in the
+            middle. Equal scores are taken in the order given, which knows nothing of the coins.
+        threshold: an attacker who knows it guesses about all canaries, "included" above it.
     """
     if not 0 < share <= 1:
         raise InputError(f"the share of canaries to guess about is in (0, 1] (got {share})")
     count = len(scores)
-    if threshold is not None and share == 1:
+    if threshold is not None:
         right = np.count_nonzero((np.asarray(scores) > threshold) == included)
         return Guesses(int(right), count, count)
     each = int(share * count) // 2

@@ -3,14 +3,15 @@
 import statistics
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from feddep.errors import DataError
 from feddep.experiments.records import Record
-from feddep.reports.comparison import footnotes, markdown_table, marked, points
+from feddep.reports.comparison import footnotes, marked, points
 from feddep.reports.summary import Rows, headings, setting_of, spread, varied
+from feddep.reports.table import Table
 
 # Always shown, because what the paper prints and how far ours may be compared depends on them:
 # the record's keys, and the settings that they come from.
@@ -47,19 +48,22 @@ class Printed:
 
 @dataclass(frozen=True)
 class Paper:
-    """The paper's Table 1, as ``experiments/paper.toml`` holds it.
+    """The paper's Tables 1 and 2, as ``experiments/paper.toml`` holds them.
 
     Attributes:
         accuracy: [mean, standard deviation] by data set, method and number of clients.
+        clusters: those of FedDEP by data set, number of clusters and number of clients.
     """
 
     accuracy: dict[str, Any]
+    clusters: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, file: Path) -> "Paper":
         """Reads the file."""
         try:
-            return cls(tomllib.loads(file.read_text(encoding="utf-8"))["accuracy"])
+            content = tomllib.loads(file.read_text(encoding="utf-8"))
+            return cls(content["accuracy"], content.get("clusters", {}))
         except (OSError, tomllib.TOMLDecodeError, KeyError) as error:
             raise DataError(f"cannot read the paper's numbers from {file}: {error}") from None
 
@@ -68,9 +72,19 @@ class Paper:
         entry = self.accuracy.get(dataset, {}).get(method, {}).get(str(clients))
         return None if entry is None else Printed(*entry)
 
+    def printed_for_clusters(self, dataset: str, clusters: int, clients: int) -> Printed | None:
+        """What the paper's Table 2 has for FedDEP with C clusters, if anything."""
+        entry = self.clusters.get(dataset, {}).get(str(clusters), {}).get(str(clients))
+        return None if entry is None else Printed(*entry)
+
 
 def paper_table(rows: Rows, paper: Paper) -> str:
-    """Markdown: one line for each setting of a sweep, over its seeds, beside the paper's line.
+    """:func:`beside_paper` in Markdown."""
+    return beside_paper(rows, paper).markdown()
+
+
+def beside_paper(rows: Rows, paper: Paper) -> Table:
+    """One line for each setting of a sweep, over its seeds, beside the paper's line.
 
     The score is that of the test nodes on the whole graph, the paper's metric.
 
@@ -85,9 +99,8 @@ def paper_table(rows: Rows, paper: Paper) -> str:
         setting = (*_facts(record), *setting_of(settings, others))
         groups.setdefault(setting, []).append(record)
     lines = [(*setting, *_cells(records, paper)) for setting, records in groups.items()]
-    table = markdown_table((*_FACTS, *headings(others), *_COLUMNS), lines)
     notes = footnotes(record["method"] for _, record in rows)
-    return "\n".join([table, *(f"{note}\n" for note in notes)])
+    return Table((*_FACTS, *headings(others), *_COLUMNS), lines, notes)
 
 
 def _facts(record: Record) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from feddep.errors import InputError
 from feddep.experiments.records import Record
 from feddep.phases.averaging import Averaging
 from feddep.reports import cost_formulas
-from feddep.reports.comparison import footnotes, markdown_table, marked, size
+from feddep.reports.comparison import footnotes, marked, size
 from feddep.reports.cost_formulas import (
     EPOCH_PHASES,
     OPERATIONS,
@@ -19,6 +19,7 @@ from feddep.reports.cost_formulas import (
     price,
     seconds_before,
 )
+from feddep.reports.table import Table
 
 REFERENCE = "fedavg"
 ROUNDS = 3
@@ -134,15 +135,26 @@ def costs_markdown(records: Sequence[Record]) -> str:
         f"# Costs: {first['dataset']}, {first['clients']} clients, {first['rounds']} rounds, "
         f"seed {first['seed']}",
         "",
-        markdown_table(MEASURED_HEADINGS, [_measured_row(cost) for cost in costs]),
-        *(f"{note}\n" for note in footnotes(cost.method for cost in costs)),
+        measured_table(costs).markdown(),
         *(f"- {note}" for note in NOTES),
     ]
-    formulas = [_formula_row(cost, priced) for cost in costs for priced in cost.paper]
-    if formulas:
-        lines += ["", "## The paper's formulas", "", markdown_table(FORMULA_HEADINGS, formulas)]
+    formulas = formula_table(costs)
+    if formulas.rows:
+        lines += ["", "## The paper's formulas", "", formulas.markdown()]
         lines += [f"- {note}" for note in cost_formulas.NOTES]
     return "\n".join(lines) + "\n"
+
+
+def measured_table(costs: Sequence[Cost]) -> Table:
+    """What was measured, a line for each run."""
+    notes = footnotes(cost.method for cost in costs)
+    return Table(MEASURED_HEADINGS, [_measured_row(cost) for cost in costs], notes)
+
+
+def formula_table(costs: Sequence[Cost]) -> Table:
+    """The paper's formulas for these runs; without rows where it has none."""
+    rows = [_formula_row(cost, priced) for cost in costs for priced in cost.paper]
+    return Table(FORMULA_HEADINGS, rows)
 
 
 def _check_comparable(records: Sequence[Record]) -> None:

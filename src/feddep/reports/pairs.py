@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from scipy.stats import t as student_t
 
 from feddep.experiments.records import Record
-from feddep.reports.comparison import accuracy, footnotes, markdown_table, marked, points
+from feddep.reports.comparison import accuracy, footnotes, marked, points
 from feddep.reports.summary import Rows, headings, setting_of, varied
+from feddep.reports.table import Table
 
 REFERENCE = "fedavg"
 CONFIDENCE = 0.95
@@ -60,48 +61,94 @@ class Difference:
         return f"{points(self.mean)} [{points(low)}, {points(high)}]"
 
 
+@dataclass(frozen=True)
+class Paired:
+    """One method against the reference in one setting.
+
+    Attributes:
+        setting: the values in which settings differ, as texts.
+        method: which.
+        base: the reference's mean accuracy over the same seeds, by metric.
+        differences: from it, by metric.
+        pairs: number of seeds that both have.
+    """
+
+    setting: tuple[str, ...]
+    method: str
+    base: Mapping[str, float]
+    differences: Mapping[str, Difference]
+    pairs: int
+
+
 def pairs_table(rows: Rows) -> str:
-    """Markdown: one line for each setting of a sweep and each method but the reference.
+    """:func:`pairs` in Markdown."""
+    return pairs(rows).markdown()
+
+
+def pairs(rows: Rows, reference: str = REFERENCE) -> Table:
+    """One line for each setting of a sweep and each method but the reference.
 
     A line looks only at the seeds that both methods have; so does the reference's mean in it.
 
     Args:
         rows: settings and record of every run.
+        reference: the method to compare with.
     """
-    names = [name for name in varied([settings for settings, _ in rows]) if name != "method"]
+    of_metrics = (
+        heading
+        for metric in METRICS
+        for heading in (f"{reference}, {metric} test", "difference in points", "")
+    )
+    lines = [
+        (
+            *found.setting,
+            marked(found.method),
+            *(cell for metric in METRICS for cell in _cells(found, metric)),
+            str(found.pairs),
+        )
+        for found in paired(rows, reference)
+    ]
+    notes = footnotes(record["method"] for _, record in rows)
+    columns = (*headings(compared_settings(rows)), "method", *of_metrics, "pairs")
+    return Table(columns, lines, notes)
+
+
+def compared_settings(rows: Rows) -> list[str]:
+    """The settings that are compared apart from each other."""
+    return [name for name in varied([settings for settings, _ in rows]) if name != "method"]
+
+
+def paired(rows: Rows, reference: str = REFERENCE) -> list[Paired]:
+    """Every method against the reference in every setting where they share a seed."""
+    names = compared_settings(rows)
     groups: dict[tuple[str, ...], Runs] = {}
     for settings, record in rows:
         runs = groups.setdefault(setting_of(settings, names), {})
         runs.setdefault(record["method"], {})[record["seed"]] = record
-    lines = [(*setting, *line) for setting, runs in groups.items() for line in _lines(runs)]
-    of_metrics = (
-        heading
-        for metric in METRICS
-        for heading in (f"{REFERENCE}, {metric} test", "difference in points", "")
-    )
-    table = markdown_table((*headings(names), "method", *of_metrics, "pairs"), lines)
-    notes = footnotes(record["method"] for _, record in rows)
-    return "\n".join([table, *(f"{note}\n" for note in notes)])
+    return [
+        found for setting, runs in groups.items() for found in _against(setting, runs, reference)
+    ]
 
 
-def _lines(runs: Runs) -> Iterator[tuple[str, ...]]:
-    """Every other method that shares a seed with the reference."""
-    reference = runs.get(REFERENCE, {})
+def _against(setting: tuple[str, ...], runs: Runs, reference: str) -> Iterator[Paired]:
+    base = runs.get(reference, {})
     for method, found in runs.items():
-        seeds = sorted(found.keys() & reference.keys())
-        if method == REFERENCE or not seeds:
+        seeds = sorted(found.keys() & base.keys())
+        if method == reference or not seeds:
             continue
-        pairs = [(reference[seed], found[seed]) for seed in seeds]
-        cells = (cell for metric in METRICS for cell in _cells(pairs, metric))
-        yield marked(method), *cells, str(len(seeds))
+        means, differences = {}, {}
+        for metric in METRICS:
+            theirs = [_test_score(base[seed], metric) for seed in seeds]
+            ours = [_test_score(found[seed], metric) for seed in seeds]
+            means[metric] = statistics.fmean(theirs)
+            differences[metric] = Difference.of([b - a for a, b in zip(theirs, ours, strict=True)])
+        yield Paired(setting, method, means, differences, len(seeds))
 
 
-def _cells(pairs: Sequence[tuple[Record, Record]], metric: str) -> tuple[str, str, str]:
+def _cells(found: Paired, metric: str) -> tuple[str, str, str]:
     """The reference's mean, the difference from it, and the word for that."""
-    base = [_test_score(record, metric) for record, _ in pairs]
-    other = [_test_score(record, metric) for _, record in pairs]
-    difference = Difference.of([b - a for a, b in zip(base, other, strict=True)])
-    return accuracy(statistics.fmean(base)), str(difference), difference.word
+    difference = found.differences[metric]
+    return accuracy(found.base[metric]), str(difference), difference.word
 
 
 def _test_score(record: Record, metric: str) -> float:

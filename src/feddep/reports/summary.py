@@ -5,14 +5,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from feddep.experiments.records import Record
-from feddep.reports.comparison import footnotes, markdown_table, marked
+from feddep.reports.comparison import footnotes, marked
+from feddep.reports.table import Table
 
 Rows = Sequence[tuple[Mapping[str, Any], Record]]
 """Settings and record of every run of a sweep."""
 
 
 def summary_table(rows: Rows) -> str:
-    """Markdown: one line for each setting of a sweep, scores over its seeds.
+    """:func:`summary` in Markdown."""
+    return summary(rows).markdown()
+
+
+def summary(rows: Rows) -> Table:
+    """One line for each setting of a sweep, scores over its seeds.
 
     Args:
         rows: settings and record of every run.
@@ -32,23 +38,21 @@ def summary_table(rows: Rows) -> str:
         for setting, records in groups.items()
     ]
     columns = (*headings(names), "global test", "silo test", "silo val", "seeds")
-    table = markdown_table(columns, lines)
     notes = footnotes(str(settings.get("method")) for settings, _ in rows)
-    return "\n".join([table, *(f"{note}\n" for note in notes)])
+    return Table(columns, lines, notes)
 
 
 def varied(cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The settings in which the runs differ, but for the seed."""
-    names = cells[0] if cells else {}
-    return [
-        name for name in names if name != "seed" and len({str(cell[name]) for cell in cells}) > 1
-    ]
+    """The settings in which the runs differ, but for the seed; several grids may set other keys."""
+    names = dict.fromkeys(name for cell in cells for name in cell if name != "seed")
+    return [name for name in names if len({str(cell.get(name)) for cell in cells}) > 1]
 
 
 def setting_of(settings: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...]:
-    """The values under these names, as a table shows them."""
+    """The values under these names, as a table shows them; a dash where nothing is set."""
     return tuple(
-        marked(settings[name]) if name == "method" else str(settings[name]) for name in names
+        marked(settings[name]) if name == "method" else str(settings.get(name, "–"))
+        for name in names
     )
 
 

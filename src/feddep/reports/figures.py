@@ -1,0 +1,510 @@
+"""From the rows of a sweep to plots."""
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from feddep.experiments.records import Record
+from feddep.experiments.sweep import History
+from feddep.reports.charts import ROW, Axis, Figure, Key, Panel, Point, Series
+from feddep.reports.comparison import marked
+from feddep.reports.costs import Cost
+from feddep.reports.grids import in_order
+from feddep.reports.pairs import CONFIDENCE, METRICS, REFERENCE, Paired, compared_settings, paired
+from feddep.reports.palette import Style, style_of, style_of_mechanism
+from feddep.reports.source import Source, shared_settings, title_of
+from feddep.reports.summary import Rows, setting_of, spread
+
+ACCURACY = "test accuracy"
+METRIC_NAMES = {"global": "on the whole graph", "silo": "on the own silo"}
+PRINTED = "printed in the paper"
+_PRINTED_STYLE = Style(marker="square", hollow=True)
+_PRESETS = {"paper": Style(marker="circle"), "tuned": Style(marker="diamond")}
+_FAR = ("local",)
+_ZOOM = "Choose in the legend what is shown; the scale follows."
+_APART = " Local lies far below the others and is switched off at first."
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something to show in a line of its own or beside others.
+
+    Attributes:
+        line: the label of the line.
+        keys: entries of the legend.
+        value: on the axis.
+        tip: about it.
+        style: of the marker.
+        low: lower end of an interval.
+        high: upper end.
+    """
+
+    line: str
+    keys: tuple[str, ...]
+    value: float
+    tip: str
+    style: Style
+    low: float | None = None
+    high: float | None = None
+
+
+def paper_figure(source: Source) -> Iterator[Figure]:
+    """Ours beside the paper's: a panel for each data set and number of clients, a line a method."""
+    panels: dict[str, list[Mark]] = {}
+    names = [name for name in shared_settings(source.rows) if name != "preset"]
+    ordered = [row for _, group in _panels(source.rows, names) for row in group]
+    for settings, records in _by_setting(ordered, [*names, "preset", "method"]):
+        record = records[0]
+        marks = panels.setdefault(_title(record, settings, names), [])
+        marks.append(_own_mark(records, f"ours, preset {record['preset']}"))
+        printed = source.paper.printed(record["dataset"], record["method"], record["clients"])
+        if printed is not None and not any(_is_printed(mark, record["method"]) for mark in marks):
+            style = replace(_PRINTED_STYLE, colour=style_of(record["method"]).colour)
+            low, high = printed.floor, printed.mean + printed.deviation
+            tip = f"{marked(record['method'])}, {PRINTED}: {printed}"
+            keys = (record["method"], PRINTED)
+            line = marked(record["method"])
+            marks.append(Mark(line, keys, printed.mean, tip, style, low, high))
+    yield Figure(
+        "beside-paper",
+        f"{ACCURACY.capitalize()} {METRIC_NAMES['global']}, ours and the paper's",
+        [_lines_panel(title, marks, ACCURACY) for title, marks in panels.items()],
+        _legend(panels, _preset_keys(source.rows)),
+        "Intervals are one standard deviation over seeds to both sides. "
+        f"{_ZOOM}{_apart(source.rows)}",
+    )
+
+
+def pairs_figure(source: Source, reference: str = REFERENCE) -> Iterator[Figure]:
+    """Differences from a reference, paired by seed: a panel for each setting, a line a method."""
+    names = compared_settings(source.rows)
+    ordered = [row for _, group in _panels(source.rows, names) for row in group]
+    found = paired(ordered, reference)
+    if not found:
+        return
+    panels: dict[str, list[Mark]] = {}
+    for pair in found:
+        title = title_of(dict(zip(names, pair.setting, strict=True)), names) or source.name
+        panels.setdefault(title, []).extend(_difference_marks(pair, reference))
+    styles = {METRIC_NAMES[metric]: _metric_style(metric) for metric in METRICS}
+    label = f"points of accuracy above {reference}"
+    yield Figure(
+        f"pairs-{reference}",
+        f"Difference from {reference}, paired by seed",
+        [_lines_panel(title, marks, label, guide=0.0) for title, marks in panels.items()],
+        _legend(panels, [Key(name, name, style, "metrics") for name, style in styles.items()]),
+        f"Mean difference with its {CONFIDENCE:.0%} Student-t confidence interval; an interval "
+        f"that crosses 0 leaves the question open. {_ZOOM}{_apart(source.rows)}",
+    )
+
+
+def lines_figure(
+    source: Source,
+    key: str,
+    label: str,
+    *,
+    metrics: Sequence[str] = ("global",),
+    default: float | None = None,
+    log: bool = False,
+    printed: Callable[[Record, float], Any] = lambda record, x: None,
+) -> Iterator[Figure]:
+    """Accuracy over a setting: a panel for each other setting and metric, a line a method.
+
+    Args:
+        source: the sweep.
+        key: the setting across; a method whose runs do not set it is a level line.
+        label: of the axis.
+        metrics: scores to show.
+        default: what runs have that do not set it; without one they are level lines.
+        log: show the setting on a logarithmic axis.
+        printed: what the paper has for FedDEP, by record and setting.
+    """
+    rows = [(settings, record) for settings, record in source.rows]
+    values = sorted({_across(settings, key, default) for settings, _ in rows} - {None})
+    if not values:
+        return
+    place: Callable[[float], float] = math.log10 if log else float
+    axis = Axis(label, [(place(value), f"{value:g}") for value in values])
+    names = shared_settings(rows, key)
+    panels, methods = list[Panel](), set[str]()
+    for settings, group in _panels(rows, names):
+        for metric in metrics:
+            series = list(_series_over(group, key, default, metric, values, place))
+            if metric == "global":
+                series += _printed_over(group, key, printed, place)
+            methods |= {one.keys[0] for one in series}
+            where = f", {METRIC_NAMES[metric]}" if len(metrics) > 1 else ""
+            title = f"{title_of(settings, names) or group[0][1]['dataset']}{where}"
+            panels.append(Panel(title, axis, Axis(ACCURACY), series))
+    keys = _method_keys(methods)
+    if any(PRINTED in one.keys for panel in panels for one in panel.series):
+        keys.append(Key(PRINTED, PRINTED, _PRINTED_STYLE, "source"))
+    yield Figure(
+        key.rpartition(".")[2],
+        f"{ACCURACY.capitalize()} over {label.partition(' (')[0]}",
+        panels,
+        keys,
+        "Mean over seeds, intervals of one standard deviation to both sides. "
+        f"A level line is a method that has no such setting. {_ZOOM}",
+    )
+
+
+def privacy_figure(source: Source) -> Iterator[Figure]:
+    """Accuracy against the sound ε of one edge; mechanisms without a bound are level lines."""
+    names = shared_settings(
+        source.rows, "privacy.mechanism", "privacy.epsilon", "training.update_noise"
+    )
+    panels, methods, mechanisms = list[Panel](), set[str](), set[str]()
+    for settings, group in _panels(source.rows, names):
+        runs = _by_privacy(group)
+        title = title_of(settings, names) or group[0][1]["dataset"]
+        methods |= {method for method, _, _ in runs}
+        mechanisms |= {mechanism for _, mechanism, _ in runs}
+        bounded = sorted({epsilon for _, _, epsilon in runs if epsilon is not None})
+        if bounded:
+            panels.append(_privacy_panel(title, runs, bounded))
+        else:
+            panels.append(_unbounded_panel(title, runs))
+    keys = _method_keys(methods)
+    keys += [
+        Key(name, name, style_of_mechanism(name, ""), "mechanisms") for name in sorted(mechanisms)
+    ]
+    yield Figure(
+        "privacy",
+        "Accuracy against privacy",
+        panels,
+        keys,
+        "ε is what is promised about one undirected edge, for everything that leaves a client "
+        "(the sound column). Level lines, and panels without ε, show mechanisms that promise "
+        f"nothing. {_ZOOM}",
+    )
+
+
+def curves_figure(source: Source) -> Iterator[Figure]:
+    """Accuracy, loss and seconds over the rounds, and accuracy over seconds; means over seeds."""
+    rows = [(settings, record) for settings, record, _ in source.histories]
+    if not rows:
+        return
+    names = shared_settings(rows)
+    groups: dict[tuple[str, ...], dict[str, list[History]]] = {}
+    first: dict[tuple[str, ...], Mapping[str, Any]] = {}
+    for settings, record, history in source.histories:
+        setting = setting_of(settings, names)
+        first.setdefault(setting, settings)
+        groups.setdefault(setting, {}).setdefault(record["method"], []).append(history)
+    panels = list[Panel]()
+    for setting, by_method in groups.items():
+        title = title_of(first[setting], names) or str(first[setting].get("dataset", source.name))
+        means = {method: mean_history(by_method[method]) for method in in_order(by_method)}
+        panels += curve_panels(title, means)
+    yield Figure(
+        "curves",
+        "Training curves",
+        panels,
+        _method_keys(record["method"] for _, record in rows),
+        f"Means over seeds. {_ZOOM}",
+    )
+
+
+def curve_panels(title: str, histories: Mapping[str, History]) -> list[Panel]:
+    """The four panels about some methods' histories."""
+    what = [
+        ("accuracy by round", "round", "global_test", "round", ACCURACY),
+        ("loss by round", "round", "loss", "round", "training loss (cross-entropy)"),
+        ("time by round", "round", "seconds", "round", "seconds so far"),
+        ("accuracy by time", "seconds", "global_test", "seconds so far", ACCURACY),
+    ]
+    panels = list[Panel]()
+    for name, x, y, x_label, y_label in what:
+        series = [
+            Series((method,), _curve(history, x, y, marked(method)), style_of(method), marks=False)
+            for method, history in histories.items()
+        ]
+        panels.append(Panel(f"{title}: {name}", Axis(x_label), Axis(y_label), series))
+    return panels
+
+
+def mean_history(histories: Sequence[History]) -> History:
+    """Means over the seeds, as far as all of them go."""
+    length = min(len(history["round"]) for history in histories)
+    return {
+        name: [_mean_or_none([history[name][i] for history in histories]) for i in range(length)]
+        for name in histories[0]
+    }
+
+
+def costs_figure(costs: Sequence[Cost], title: str) -> Figure:
+    """Bytes and seconds in all, a line a method."""
+    sent, waited = list[Mark](), list[Mark]()
+    for cost in costs:
+        name, style = marked(cost.method), replace(style_of(cost.method), marker="circle")
+        megabytes = (cost.up_bytes + cost.down_bytes) / 1e6
+        keys = (cost.method,)
+        sent.append(Mark(name, keys, megabytes, f"{name}: {megabytes:.2f} MB", style))
+        waited.append(Mark(name, keys, cost.seconds, f"{name}: {cost.seconds:.2f} s", style))
+    return Figure(
+        "costs",
+        f"Costs: {title}",
+        [
+            _lines_panel("sent in all", sent, "MB, all clients, both ways", floor=0.0),
+            _lines_panel("time in all", waited, "seconds", floor=0.0),
+        ],
+        _method_keys(cost.method for cost in costs),
+        _ZOOM,
+    )
+
+
+# Pieces
+
+
+def _apart(rows: Rows) -> str:
+    return _APART if any(record["method"] in _FAR for _, record in rows) else ""
+
+
+def _by_setting(
+    rows: Rows, names: Sequence[str]
+) -> Iterator[tuple[Mapping[str, Any], list[Record]]]:
+    """The runs that differ in nothing but their seed among these settings."""
+    groups: dict[tuple[str, ...], tuple[Mapping[str, Any], list[Record]]] = {}
+    for settings, record in rows:
+        groups.setdefault(setting_of(settings, names), (settings, []))[1].append(record)
+    yield from groups.values()
+
+
+def _panels(rows: Rows, names: Sequence[str]) -> Iterator[tuple[Mapping[str, Any], Rows]]:
+    groups: dict[tuple[str, ...], list[tuple[Mapping[str, Any], Record]]] = {}
+    for settings, record in rows:
+        groups.setdefault(setting_of(settings, names), []).append((settings, record))
+    for group in sorted(groups.values(), key=lambda group: _place(group[0][0], names, rows)):
+        yield group[0][0], group
+
+
+def _place(settings: Mapping[str, Any], names: Sequence[str], rows: Rows) -> list[float]:
+    """Where a panel stands: numbers by size, words in the order in which they come."""
+    return [_rank(settings.get(name), [own.get(name) for own, _ in rows]) for name in names]
+
+
+def _rank(value: Any, among: Sequence[Any]) -> float:
+    return float(value) if isinstance(value, int | float) else float(among.index(value))
+
+
+def _title(record: Record, settings: Mapping[str, Any], names: Sequence[str]) -> str:
+    return title_of(settings, names) or f"{record['dataset']}, M = {record['clients']}"
+
+
+def _own_mark(records: Sequence[Record], group: str) -> Mark:
+    first = records[0]
+    scores = _scores(records, "global")
+    style = replace(_PRESETS[first["preset"]], colour=style_of(first["method"]).colour)
+    name = marked(first["method"])
+    tip = f"{name}, {group}: {_told(scores)}"
+    low, high = _interval(scores)
+    keys = (first["method"], group)
+    return Mark(name, keys, statistics.fmean(scores), tip, style, low, high)
+
+
+def _is_printed(mark: Mark, method: str) -> bool:
+    return mark.keys == (method, PRINTED)
+
+
+def _preset_keys(rows: Rows) -> list[Key]:
+    presets = dict.fromkeys(record["preset"] for _, record in rows)
+    keys = [
+        Key(f"ours, preset {preset}", f"ours, preset {preset}", _PRESETS[preset], "source")
+        for preset in presets
+    ]
+    return [*keys, Key(PRINTED, PRINTED, _PRINTED_STYLE, "source")]
+
+
+def _difference_marks(pair: Paired, reference: str) -> Iterator[Mark]:
+    for metric in METRICS:
+        difference = pair.differences[metric]
+        mean, margin = 100 * difference.mean, difference.margin
+        style = replace(_metric_style(metric), colour=style_of(pair.method).colour)
+        name = marked(pair.method)
+        tip = f"{name} − {reference}, {METRIC_NAMES[metric]}: {difference} ({pair.pairs} pairs)"
+        low, high = (None, None) if margin is None else (mean - 100 * margin, mean + 100 * margin)
+        yield Mark(name, (pair.method, METRIC_NAMES[metric]), mean, tip, style, low, high)
+
+
+def _metric_style(metric: str) -> Style:
+    return Style(marker="circle") if metric == "global" else Style(marker="square", hollow=True)
+
+
+def _lines_panel(
+    title: str,
+    marks: Sequence[Mark],
+    label: str,
+    *,
+    guide: float | None = None,
+    floor: float | None = None,
+) -> Panel:
+    """Values across, a line for each label; what shares a line stands a little apart."""
+    lines = list(dict.fromkeys(mark.line for mark in marks))
+    shared = {line: [mark for mark in marks if mark.line == line] for line in lines}
+    deepest = max(len(own) for own in shared.values())
+    step = 0.0 if deepest < 2 else 0.56 / (deepest - 1)
+    series = []
+    for number, line in enumerate(lines):
+        for place, mark in enumerate(shared[line]):
+            y = -number - (place - (len(shared[line]) - 1) / 2) * step
+            point = Point(mark.value, y, mark.tip, mark.low, mark.high)
+            series.append(Series(mark.keys, [point], mark.style, line=False))
+    ticks = [(float(-number), line) for number, line in enumerate(lines)]
+    height = 68 + ROW * (len(lines) + 0.3) * max(1.0, 0.55 + 0.35 * deepest)
+    across, down = Axis(label, floor=floor), Axis("", ticks, room=0.65)
+    return Panel(title, across, down, series, "x", guide, round(height, 1))
+
+
+def _across(settings: Mapping[str, Any], key: str, default: float | None) -> Any:
+    return settings.get(key, default)
+
+
+def _series_over(
+    rows: Rows,
+    key: str,
+    default: float | None,
+    metric: str,
+    values: Sequence[float],
+    place: Callable[[float], float],
+) -> Iterator[Series]:
+    by_method: dict[str, dict[float | None, list[Record]]] = {}
+    for settings, record in rows:
+        own = by_method.setdefault(record["method"], {})
+        own.setdefault(_across(settings, key, default), []).append(record)
+    for method in in_order(by_method):
+        found = by_method[method]
+        level = found.pop(None, None)
+        if level:
+            yield _level_line(method, level, metric, [place(values[0]), place(values[-1])])
+        marks = [
+            _score_point(place(x), found[x], metric, f"{marked(method)} at {x:g}")
+            for x in sorted(x for x in found if x is not None)
+        ]
+        if marks:
+            yield Series((method,), marks, style_of(method))
+
+
+def _level_line(
+    method: str, records: Sequence[Record], metric: str, ends: Sequence[float]
+) -> Series:
+    scores = _scores(records, metric)
+    mean, tip = statistics.fmean(scores), f"{marked(method)}: {_told(scores)}"
+    style = replace(style_of(method), dash=style_of(method).dash or "2 3")
+    return Series((method,), [Point(x, mean, tip) for x in ends], style, marks=False)
+
+
+def _printed_over(
+    rows: Rows,
+    key: str,
+    printed: Callable[[Record, float], Any],
+    place: Callable[[float], float],
+) -> list[Series]:
+    """The paper's line for FedDEP, if it has one."""
+    marks = []
+    found = {settings[key]: record for settings, record in rows if key in settings}
+    for x in sorted(found):
+        entry = printed(found[x], x)
+        if entry is not None:
+            tip = f"feddep at {x:g}, {PRINTED}: {entry}"
+            high = entry.mean + entry.deviation
+            marks.append(Point(place(x), entry.mean, tip, entry.floor, high))
+    style = replace(_PRINTED_STYLE, colour=style_of("feddep").colour, dash="2 3")
+    return [Series(("feddep", PRINTED), marks, style)] if marks else []
+
+
+_Private = dict[tuple[str, str, float | None], list[Record]]
+
+
+def _by_privacy(rows: Rows) -> _Private:
+    """The runs by method, mechanism and sound ε; None where nothing is promised."""
+    found: _Private = {}
+    for _, record in rows:
+        told = record["privacy"]
+        epsilon = (told.get("sound") or {}).get("epsilon")
+        found.setdefault((record["method"], told["mechanism"], epsilon), []).append(record)
+    return found
+
+
+def _privacy_panel(title: str, runs: _Private, bounded: Sequence[float]) -> Panel:
+    series = []
+    lines: dict[tuple[str, str], list[Point]] = {}
+    for (method, mechanism, epsilon), records in runs.items():
+        name = f"{marked(method)}, {mechanism}"
+        if epsilon is None:
+            ends = [bounded[0], bounded[-1]]
+            level = _level_line(method, records, "global", ends)
+            tip = f"{name}, no bound: {_told(_scores(records, 'global'))}"
+            points = [replace(point, tip=tip) for point in level.points]
+            style = style_of_mechanism(mechanism, method)
+            series.append(Series((method, mechanism), points, style, marks=False))
+        else:
+            point = _score_point(epsilon, records, "global", f"{name}, ε = {epsilon:g}")
+            lines.setdefault((method, mechanism), []).append(point)
+    for (method, mechanism), found in lines.items():
+        style = style_of_mechanism(mechanism, method)
+        marks = sorted(found, key=lambda point: point.x)
+        series.append(Series((method, mechanism), marks, style))
+    return Panel(title, Axis("sound ε of one edge"), Axis(ACCURACY), series)
+
+
+def _unbounded_panel(title: str, runs: _Private) -> Panel:
+    marks = []
+    for (method, mechanism, _), records in runs.items():
+        scores = _scores(records, "global")
+        name, (low, high) = marked(method), _interval(scores)
+        tip = f"{name}, {mechanism}, no bound: {_told(scores)}"
+        style, keys = style_of_mechanism(mechanism, method), (method, mechanism)
+        marks.append(Mark(name, keys, statistics.fmean(scores), tip, style, low, high))
+    return _lines_panel(f"{title}, no bound", marks, ACCURACY)
+
+
+def _curve(history: History, x: str, y: str, name: str) -> list[Point]:
+    found = []
+    for number, across, up in zip(history["round"], history[x], history[y], strict=True):
+        if number is not None and across is not None and up is not None:
+            found.append(Point(across, up, f"{name}, round {number:g}: {up:.4g}"))
+    return found
+
+
+def _mean_or_none(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if len(known) == len(values) else None
+
+
+def _score_point(x: float, records: Sequence[Record], metric: str, name: str) -> Point:
+    scores = _scores(records, metric)
+    low, high = _interval(scores)
+    return Point(x, statistics.fmean(scores), f"{name}: {_told(scores)}", low, high)
+
+
+def _scores(records: Sequence[Record], metric: str) -> list[float]:
+    return [record["scores"][metric]["test"] for record in records]
+
+
+def _interval(scores: Sequence[float]) -> tuple[float | None, float | None]:
+    if len(scores) < 2:
+        return None, None
+    mean, deviation = statistics.fmean(scores), statistics.stdev(scores)
+    return mean - deviation, mean + deviation
+
+
+def _told(scores: Sequence[float]) -> str:
+    return f"{spread(scores)} ({len(scores)} seed{'s' if len(scores) > 1 else ''})"
+
+
+def _method_keys(methods: Iterable[str]) -> list[Key]:
+    return [Key(name, marked(name), style_of(name)) for name in in_order(methods)]
+
+
+def _legend(panels: Mapping[str, Sequence[Mark]], groups: Sequence[Key]) -> list[Key]:
+    """The groups that occur, then the methods."""
+    marks = [mark for own in panels.values() for mark in own]
+    shown = {key for mark in marks for key in mark.keys}
+    methods = [
+        replace(key, style=replace(key.style, marker="circle", dash=""), off=key.name in _FAR)
+        for key in _method_keys(mark.keys[0] for mark in marks)
+    ]
+    return [*(key for key in groups if key.name in shown), *methods]

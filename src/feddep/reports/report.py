@@ -1,0 +1,124 @@
+"""The report of all sweeps: Markdown, LaTeX and one page, each a pure function of the records."""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from feddep.errors import DataError
+from feddep.experiments import data_table
+from feddep.experiments.records import write_atomically
+from feddep.reports.charts import Figure, figure_svg
+from feddep.reports.latex import latex_tables
+from feddep.reports.page import contents, figure_html, page, paragraph, table_html
+from feddep.reports.sections import Section, in_order, section_of
+from feddep.reports.source import read_sources
+from feddep.reports.table import Table
+
+TITLE = "FedDEP, reproduced"
+ABOUT = (
+    "Ours beside what is printed in *Deep Efficient Private Neighbor Generation for Subgraph "
+    "Federated Learning* (SDM 2024). Every number is rebuilt from stored records by `feddep "
+    "report`; what is not run yet is shown as not run yet."
+)
+QUICK = "This is the quick version: fewer seeds, rounds and epochs. Its numbers compare poorly."
+
+
+def write_report(experiments: Path, out: Path, *, quick: bool = False) -> list[Path]:
+    """Writes ``report.md`` with its figures, ``tables.tex`` and ``index.html``.
+
+    Args:
+        experiments: holds the declared sweeps and their records.
+        out: the folder to write into; made if it does not exist.
+        quick: the records of the small versions.
+    """
+    sections = read_sections(experiments, quick=quick)
+    figures = out / "figures"
+    figures.mkdir(parents=True, exist_ok=True)
+    for section, figure in _figures(sections):
+        write_atomically(figures / _file_name(section, figure), figure_svg(figure))
+    about = [ABOUT, QUICK] if quick else [ABOUT]
+    written = {
+        "report.md": markdown(sections, about),
+        "tables.tex": latex_tables(_titled(sections)),
+        "index.html": html(sections, about),
+    }
+    for name, content in written.items():
+        write_atomically(out / name, content)
+    return [out / name for name in written]
+
+
+def read_sections(experiments: Path, *, quick: bool = False) -> list[Section]:
+    """Every section, as the records stand."""
+    sections = [section_of(source) for source in in_order(read_sources(experiments, quick=quick))]
+    return [_data_section(experiments, quick=quick), *sections]
+
+
+def markdown(sections: Sequence[Section], about: Sequence[str]) -> str:
+    """The report as Markdown; figures are files beside it."""
+    parts = [f"# {TITLE}", *about]
+    for section in sections:
+        parts += [f"## {section.title}", section.text, section.state]
+        for block in section.blocks:
+            parts.append(f"### {block.title}")
+            if isinstance(block, Table):
+                parts.append(block.markdown().rstrip())
+            else:
+                parts += [f"![{block.title}](figures/{_file_name(section, block)})", block.caption]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def html(sections: Sequence[Section], about: Sequence[str]) -> str:
+    """The report as one page."""
+    links = [(section.name, section.title, section.state) for section in sections]
+    body = [*map(paragraph, about), contents(links)]
+    for section in sections:
+        body.append(f'<section id="{section.name}"><h2>{section.title}</h2>')
+        body.append(paragraph(section.text))
+        is_open = section.done < section.declared
+        body.append(paragraph(section.state, "state open" if is_open else "state"))
+        body += [
+            table_html(block) if isinstance(block, Table) else figure_html(block)
+            for block in section.blocks
+        ]
+        body.append("</section>")
+    return page(TITLE, body)
+
+
+def _data_section(experiments: Path, *, quick: bool) -> Section:
+    """The data table of the appendix, which needs no training and so is no sweep."""
+    results = experiments / "results"
+    file = (results / "quick" if quick else results) / "data.json"
+    title, text = "The data", "What Louvain leaves of each graph; every entry ours / the paper's."
+    printed = tomllib.loads((experiments / "paper.toml").read_text()).get("data", {})
+    if not file.exists():
+        planned = len(printed) * len(data_table.CLIENTS)
+        return Section("data", title, text, 0, planned, [], "rows")
+    try:
+        rows = json.loads(file.read_text())
+        lines = data_table.beside_paper(rows, printed)
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"cannot read the data table from {file}: {error}") from None
+    table = Table(data_table.HEADINGS, lines, title="Data sets and what their clients hold")
+    return Section("data", title, text, len(lines), len(lines), [table], "rows")
+
+
+def _figures(sections: Sequence[Section]) -> Iterator[tuple[Section, Figure]]:
+    for section in sections:
+        for block in section.blocks:
+            if isinstance(block, Figure):
+                yield section, block
+
+
+def _titled(sections: Sequence[Section]) -> Iterator[Table]:
+    """All tables, each with its section in the title, because LaTeX lets them float."""
+    for section in sections:
+        for block in section.blocks:
+            if isinstance(block, Table):
+                title = f"{section.title}: {block.title}"
+                yield Table(block.headings, block.rows, block.notes, title)
+
+
+def _file_name(section: Section, figure: Figure) -> str:
+    return re.sub(r"[^a-z0-9-]+", "-", f"{section.name}-{figure.name}".lower()) + ".svg"

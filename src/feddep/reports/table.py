@@ -1,0 +1,36 @@
+"""A table as data; each kind of document writes it in its own way."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from feddep.reports.comparison import markdown_table
+
+_NUMBER = re.compile(r"[+−-]?\d")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Headings, rows of texts, and what is said below.
+
+    Attributes:
+        headings: of the columns; the first column names the row.
+        rows: a text for each column.
+        notes: footnotes and explanations.
+        title: what it shows, where a page has several.
+    """
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str] = ()
+    title: str = ""
+
+    def columns_of_words(self) -> list[bool]:
+        """Whether each column holds names rather than numbers, and so begins at the left."""
+        columns = zip(*self.rows, strict=True) if self.rows else ([""] for _ in self.headings)
+        return [not any(_NUMBER.match(text) for text in column) for column in columns]
+
+    def markdown(self) -> str:
+        """The table and its notes, without the title."""
+        notes = (f"{note}\n" for note in self.notes)
+        return "\n".join([markdown_table(self.headings, self.rows), *notes])

@@ -1,0 +1,147 @@
+"""Each attacker on a case where the answer is known."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+from torch.nn.functional import cross_entropy
+
+from feddep.algorithms import find_method
+from feddep.audit.attacks import (
+    ATTACKS,
+    Knowledge,
+    ListsAttack,
+    LossAttack,
+    SumsAttack,
+    UpdatesAttack,
+)
+from feddep.audit.pairs import Pairs, draw_canaries, with_edges
+from feddep.audit.planted import LISTS, SUMS, Release, with_leaks
+from feddep.audit.transcript import Recorder
+from feddep.federation.conduct import Progress, conduct
+from feddep.federation.messages import Reply, Request, grouped
+from feddep.graph.graph import Graph, Part
+from feddep.learning.evaluation import predict
+from feddep.learning.recipe import Recipe, Silo
+from feddep.models.kernels import FeatureTable
+from feddep.models.sage import ModelSpec
+from feddep.models.weights import to_arrays
+from feddep.runtime.inprocess import InProcess
+
+
+class Clients:
+    """Answers from silos with one phase."""
+
+    def __init__(self, phase, silos):
+        self.phase, self.silos = phase, silos
+
+    def exchange(self, requests: Sequence[Request]) -> list[Reply]:
+        return [self.phase.answer(r, {}, self.silos[r.client])[0] for r in requests]
+
+
+def told(name, true, recipe):
+    """What an attacker knows after the clients released something."""
+    silos = [Silo(c, graph, recipe, torch.device("cpu")) for c, graph in enumerate(true)]
+    recorder = Recorder(Clients(Release(name), silos))
+    recorder.exchange([Request(c, name, "release", 0) for c in range(len(true))])
+    return recorder
+
+
+@pytest.fixture
+def canaries(small_shards):
+    return draw_canaries(list(small_shards), 40, np.random.default_rng(0))
+
+
+@pytest.fixture
+def included():
+    return np.random.default_rng(1).random(40) < 0.5
+
+
+@pytest.mark.parametrize(("name", "attack"), [(SUMS, SumsAttack()), (LISTS, ListsAttack())])
+def test_a_release_in_the_clear_gives_every_canary_away(
+    name, attack, small_shards, small_recipe, canaries, included
+):
+    true = list(with_edges(small_shards, canaries.where(included)))
+    known = Knowledge(told(name, true, small_recipe), list(small_shards), small_recipe)
+    assert attack.applies(known)
+    scores = attack.scores(known, canaries)
+    assert np.array_equal(scores > attack.threshold, included)
+
+
+def test_sums_of_dense_features_are_subtracted_too():
+    features = np.random.default_rng(0).normal(size=(6, 4))
+    split = [Part.TRAIN] * 6
+    known = Graph.from_edges([[0, 1], [2, 3]], features, [0, 1] * 3, split=split)
+    true = known.with_edges([[0, 1], [2, 3], [0, 4]])
+    recipe = Recipe(features=4, classes=2)
+    pairs = Pairs(np.zeros(2, np.int64), np.array([[0, 4], [2, 5]]), np.zeros(2, np.int64))
+    scores = SumsAttack().scores(Knowledge(told(SUMS, [true], recipe), [known], recipe), pairs)
+    assert scores == pytest.approx([1, -1], abs=1e-5)
+
+
+def test_the_loss_attack_is_the_sum_of_gains_that_the_docstring_says():
+    """Two far components, one pair each: no pair can be in the way of another."""
+    edges = [[0, 1], [1, 2], [4, 5], [5, 6]]
+    graph = Graph.from_edges(edges, np.eye(8), [0, 1] * 4, split=[1, 2, 1, 1, 1, 1, 3, 1])
+    recipe = Recipe(features=8, classes=2, model=ModelSpec(hidden=4))
+    first, sent = (to_arrays(Recipe(**{**vars(recipe), "seed": s}).classifier()) for s in (0, 1))
+    recorder = Recorder(None)
+    request = Request(0, "averaging", "train", 0, grouped("classifier", first))
+    recorder.messages.append((request, Reply(0, grouped("classifier", sent))))
+    pairs = Pairs(np.zeros(2, np.int64), np.array([[0, 3], [6, 7]]), np.zeros(2, np.int64))
+    found = LossAttack().scores(Knowledge(recorder, [graph], recipe), pairs)
+
+    def loss(weights, added, node):
+        own = graph.with_edges(np.concatenate([graph.edge_list(), added]))
+        table = FeatureTable(own.features, torch.device("cpu"))
+        logits = predict(recipe.classifier(weights), own, table)
+        return float(cross_entropy(logits[node], torch.tensor(graph.labels[node])))
+
+    def gain(weights, pair, nodes):
+        none = np.empty((0, 2), np.int64)
+        return sum(loss(weights, none, v) - loss(weights, pair, v) for v in nodes)
+
+    pair, other = np.array([[0, 3]]), np.array([[6, 7]])
+    expected = [
+        gain(sent, pair, [0, 3]) - gain(first, pair, [0, 3]),
+        gain(sent, other, [7]) - gain(first, other, [7]),  # node 6 is not trained on
+    ]
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
+def test_attackers_of_updates_do_better_than_chance_and_know_when_they_have_nothing(
+    small_shards, small_recipe
+):
+    graphs = list(small_shards)
+    silent = Knowledge(Recorder(None), graphs, small_recipe)
+    assert not any(attack.applies(silent) for attack in ATTACKS.values())
+
+    aucs = []
+    for seed in range(4):
+        canaries = draw_canaries(graphs, 36, np.random.default_rng(seed))
+        included = np.random.default_rng(10 + seed).random(36) < 0.5
+        planted = with_edges(small_shards, canaries.where(included))
+        method = find_method("fedavg")
+        with InProcess(planted, method, small_recipe) as runtime:
+            recorder = Recorder(runtime)
+            start = Progress()
+            conduct(method.phases, small_recipe, 3, recorder, start, lambda *_: None)
+        known = Knowledge(recorder, graphs, small_recipe)
+        aucs.append(roc_auc_score(included, UpdatesAttack().scores(known, canaries)))
+    assert np.mean(aucs) > 0.6
+
+
+def test_a_release_changes_nothing_else_in_a_run(small_shards, small_recipe):
+    def last_weights(method):
+        with InProcess(small_shards, method, small_recipe) as runtime:
+            recorder = Recorder(runtime)
+            conduct(method.phases, small_recipe, 3, recorder, Progress(), lambda *_: None)
+        return [reply.arrays for reply in recorder.of_phase("averaging")][-4]
+
+    plain = last_weights(find_method("fedavg"))
+    leaking = last_weights(with_leaks(find_method("fedavg"), [SUMS, LISTS]))
+    assert plain.keys() == leaking.keys()
+    assert plain
+    assert all(np.array_equal(plain[name], leaking[name]) for name in plain)
