@@ -743,6 +743,44 @@ def test_compare_runs_the_methods_and_writes_a_report(feddep: Feddep):
         assert f"| {method} | {score} |" in report
 
 
+def test_a_run_has_a_page_of_its_own(feddep: Feddep):
+    assert feddep(*RUN, "--out", "one").code == 0
+    outcome = feddep("report", "one")
+    assert (outcome.code, outcome.out) == (0, "one/report.html\n")
+    score = f"{record('one')['scores']['global']['test']:.4f}"
+    assert f"<td>{score}</td>" in Path("one/report.html").read_text()
+    assert feddep("report", "one", "--out", "pages").out == "pages/one.html\n"
+    assert Path("pages/one.html").read_text() == Path("one/report.html").read_text()
+    # The page does not make the folder a foreign one.
+    assert feddep(*RUN, "--out", "one", "--resume").code == 0
+    assert Path("one/report.html").exists()
+    assert feddep(*RUN, "--out", "one").code == 0
+    assert not Path("one/report.html").exists()  # it was about the run before
+
+
+def test_the_report_is_written_from_the_declared_sweeps(feddep: Feddep):
+    outcome = feddep("report")
+    assert outcome.code == 2
+    assert "declares no sweeps" in outcome.err
+    assert not Path("report").exists()
+    Path("experiments").mkdir()
+    Path("experiments/paper.toml").write_text("[accuracy]\n[data]\n")
+    Path("experiments/mine.toml").write_text('[grid]\nmethod = ["local"]\n[quick]\nseed = [1]\n')
+    outcome = feddep("report", "--out", "there")
+    assert outcome.out.split() == ["there/report.md", "there/tables.tex", "there/index.html"]
+    assert "Not run yet (0 of 1 runs)." in Path("there/index.html").read_text()
+    assert feddep("report", "--quick").code == 0
+    assert "quick version" in Path("report/report.md").read_text()
+
+
+@pytest.mark.parametrize("arguments", [["nowhere"], ["nowhere", "--quick"]])
+def test_a_report_about_no_run_is_an_error(feddep: Feddep, arguments: list[str]):
+    outcome = feddep("report", *arguments)
+    assert outcome.code in (1, 2)
+    assert outcome.err.startswith("error: ")
+    assert not Path("report").exists()
+
+
 def test_costs_from_runs_are_those_from_their_folders(feddep: Feddep):
     settings = ["--clients", 2, "--set", "embedding.epochs=1", "--set", "generator.epochs=1"]
     arguments = ["costs", *TINY, *settings, "--methods", "feddep", "--out", "a/costs.md"]

@@ -1,10 +1,12 @@
 """A headless Chromium that is spoken to through pipes: no package, no port, no driver."""
 
 import base64
+import fcntl
 import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +29,13 @@ _FLAGS = (
     "--hide-scrollbars",
 )
 _PATIENCE = 60.0
+# Chromium reads commands from descriptor 3 and answers on 4.
+_START = """
+import os, sys
+os.dup2(int(sys.argv[1]), 3)
+os.dup2(int(sys.argv[2]), 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
 
 
 @dataclass
@@ -109,17 +118,27 @@ class Browser:
         return json.loads(first)
 
 
+def _pipe() -> tuple[int, int]:
+    """A pipe whose descriptors are out of the way of 3 and 4."""
+    ends = os.pipe()
+    moved = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends]
+    for end in ends:
+        os.close(end)
+    return moved[0], moved[1]
+
+
 @contextmanager
 def browser() -> Iterator[Browser]:
     """Starts Chromium with a profile of its own and ends it."""
     assert PROGRAM is not None
-    to_read, to_write = os.pipe(), os.pipe()
+    to_read, to_write = _pipe(), _pipe()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         words = [PROGRAM, *_FLAGS, f"--user-data-dir={profile}", "about:blank"]
-        # Chromium reads commands from descriptor 3 and answers on 4.
-        shell = ["sh", "-c", f'exec "$0" "$@" 3<&{to_write[0]} 4>&{to_read[1]}', *words]
         process = subprocess.Popen(
-            shell, pass_fds=(to_write[0], to_read[1]), stdout=-3, stderr=subprocess.DEVNULL
+            [sys.executable, "-c", _START, str(to_write[0]), str(to_read[1]), *words],
+            pass_fds=(to_write[0], to_read[1]),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         os.close(to_write[0])
         os.close(to_read[1])

@@ -14,6 +14,99 @@ from feddep.scenario.spec import RunSpec
 LEVELS = {"cora": 0.88, "citeseer": 0.76, "pubmed": 0.87, "msacademic": 0.94, "synthetic": 0.8}
 DATA = {"nodes": 2708, "edges": 5278, "features": 1433, "classes": 7, "validation_nodes": 542}
 
+SWEEPS = {
+    "table1": """
+        [[grid]]
+        dataset = ["cora"]
+        preset = ["paper"]
+        "partition.clients" = [5, 3]
+        method = ["global", "local", "fedavg", "fedgnn", "fedgsl", "feddep"]
+        seed = [0, 1]
+        [[grid]]
+        dataset = ["cora"]
+        preset = ["tuned"]
+        "partition.clients" = [5, 3]
+        method = ["fedavg", "feddep"]
+        seed = [0, 1]
+        """,
+    "quota": """
+        [grid]
+        method = ["fedavg"]
+        seed = [0, 1, 2]
+        """,
+    "table2": """
+        [grid]
+        dataset = ["cora"]
+        "partition.clients" = [3, 5]
+        method = ["feddep"]
+        "embedding.clusters" = [3, 5, 10]
+        seed = [0, 1]
+        """,
+    "hops": """
+        [[grid]]
+        dataset = ["cora"]
+        method = ["feddep"]
+        "embedding.depth" = [0, 1, 2]
+        seed = [0, 1]
+        [[grid]]
+        dataset = ["cora"]
+        method = ["fedsage"]
+        seed = [0, 1]
+        """,
+    "privacy": """
+        [[grid]]
+        dataset = ["cora"]
+        method = ["fedavg", "feddep"]
+        "privacy.mechanism" = ["randomised-response"]
+        "privacy.epsilon" = [2.0, 8.0]
+        seed = [0, 1]
+        [[grid]]
+        dataset = ["cora"]
+        method = ["feddep"]
+        "privacy.mechanism" = ["nfdp", "none"]
+        seed = [0, 1]
+        [[grid]]
+        dataset = ["msacademic"]
+        method = ["fedgnn", "feddep"]
+        seed = [0]
+        """,
+    "curves": """
+        history = true
+        [grid]
+        dataset = ["cora"]
+        method = ["local", "fedavg", "feddep"]
+        "training.rounds" = [5]
+        seed = [0, 1]
+        """,
+    "costs": """
+        [grid]
+        dataset = ["cora"]
+        method = ["fedavg", "fedsage", "feddep"]
+        seed = [0]
+        """,
+    "pays": """
+        [[grid]]
+        dataset = ["cora"]
+        "partition.kind" = ["louvain", "random"]
+        "partition.clients" = [3, 10]
+        method = ["fedavg", "feddep"]
+        seed = [0]
+        [[grid]]
+        dataset = ["cora"]
+        "partition.kind" = ["louvain"]
+        "partition.clients" = [10]
+        feature_share = [0.1, 0.3]
+        method = ["fedavg", "feddep"]
+        seed = [0]
+        """,
+    "mine": """
+        [grid]
+        method = ["local", "fedavg"]
+        "model.form" = ["separate", "closed"]
+        seed = [0, 1]
+        """,
+}
+
 
 def history_of(spec: RunSpec, rng: random.Random) -> list[dict[str, Any]]:
     level = LEVELS[spec.dataset] + 0.01 * list(METHODS).index(spec.method) / len(METHODS)

@@ -21,6 +21,14 @@ def test_seeds_are_pooled_and_constant_settings_left_out():
     ]
 
 
+def test_a_setting_that_only_some_runs_have_is_a_dash_elsewhere():
+    deep = {"method": "feddep", "seed": 0, "embedding.depth": 2}
+    rows = [run("fedavg", 0, 0.4), (deep, run("feddep", 0, 0.6)[1])]
+    found = [line.split(" | ")[:3] for line in summary_table(rows).splitlines()]
+    assert found[0] == ["| method", "rounds", "depth"]
+    assert found[2:] == [["| fedavg", "50", "–"], ["| feddep", "–", "2"]]
+
+
 def test_without_runs_only_the_head_remains():
     assert len(summary_table([]).splitlines()) == 2
 

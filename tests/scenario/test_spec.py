@@ -24,7 +24,9 @@ def test_the_defaults_are_those_of_the_command_line():
 def test_keys_are_plain_names_at_the_top_and_section_name_below():
     keys = spec_keys()
     assert len(set(keys)) == len(keys)
-    assert {"method", "dataset", "seed", "feature_share", "preset"} == {key for key in keys if "." not in key}
+    assert {"method", "dataset", "seed", "feature_share", "preset"} == {
+        key for key in keys if "." not in key
+    }
     assert {"training.rounds", "partition.clients", "split.kind", "model.hidden"} <= set(keys)
 
 

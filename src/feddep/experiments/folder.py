@@ -20,7 +20,14 @@ from feddep.privacy.ledger import Ledger, to_plain
 from feddep.scenario.presets import may_set
 from feddep.scenario.spec import RunSpec, spec_keys
 
-_FILES = ("record.json", "model.safetensors", "history.jsonl", "spec.toml", "checkpoint.bin")
+_FILES = (
+    "record.json",
+    "model.safetensors",
+    "history.jsonl",
+    "spec.toml",
+    "checkpoint.bin",
+    "report.html",  # of the run before
+)
 
 
 def default_folder(spec: RunSpec) -> Path:

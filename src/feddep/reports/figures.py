@@ -342,6 +342,8 @@ def _lines_panel(
     floor: float | None = None,
 ) -> Panel:
     """Values across, a line for each label; what shares a line stands a little apart."""
+    methods = in_order(mark.keys[0] for mark in marks)
+    marks = sorted(marks, key=lambda mark: methods.index(mark.keys[0]))
     lines = list(dict.fromkeys(mark.line for mark in marks))
     shared = {line: [mark for mark in marks if mark.line == line] for line in lines}
     deepest = max(len(own) for own in shared.values())

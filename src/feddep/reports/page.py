@@ -39,7 +39,7 @@ def paragraph(text: str, kind: str = "") -> str:
 
 def inline(text: str) -> str:
     """A text for HTML, with *emphasis* and `code`."""
-    shown = re.sub(r"\*(\w[^*]*)\*", r"<em>\1</em>", escape(text, quote=False))
+    shown = re.sub(r"(?<!\w)\*(\w[^*]*)\*(?!\w)", r"<em>\1</em>", escape(text, quote=False))
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", shown)
 
 

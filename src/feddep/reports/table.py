@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from feddep.reports.comparison import markdown_table
 
-_NUMBER = re.compile(r"[+−-]?\d")
+_NUMBER = re.compile(r"[+−-]?\d|–")  # a dash stands for a number that is not there
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Table:
     title: str = ""
 
     def columns_of_words(self) -> list[bool]:
-        """Whether each column holds names rather than numbers, and so begins at the left."""
-        columns = zip(*self.rows, strict=True) if self.rows else ([""] for _ in self.headings)
-        return [not any(_NUMBER.match(text) for text in column) for column in columns]
+        """Whether each column holds names rather than numbers, as the first one always does."""
+        columns = [[row[i] for row in self.rows] for i in range(1, len(self.headings))]
+        return [True, *(not any(map(_NUMBER.match, column)) for column in columns)]
 
     def markdown(self) -> str:
         """The table and its notes, without the title."""
