@@ -1,0 +1,39 @@
+"""Every tuned preset is what its stored validation records choose."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from feddep.experiments.tuning import Tuning
+from feddep.scenario import presets
+
+ROOT = Path(__file__).parents[2]
+TEXT = Path(presets.__file__).with_name("presets.toml").read_text()
+ENTRIES = re.findall(
+    r"\[tuned\.([\w-]+)\.(\w+)\]\n# (\S+\.jsonl): trial (\d+) of (\d+), .* over (\d+) seeds", TEXT
+)
+
+
+def test_every_entry_names_its_records():
+    tuned = tomllib.loads(TEXT).get("tuned", {})
+    stored = {(method, name) for method, entries in tuned.items() for name in entries}
+    assert stored == {(method, name) for method, name, *_ in ENTRIES}
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: f"{entry[0]}-{entry[1]}")
+def test_the_records_choose_it_by_validation(entry):
+    method, dataset, records, trial, trials, seeds = entry
+    tuning = Tuning.declare(
+        method,
+        dataset,
+        trials=int(trials),
+        seeds=int(seeds),
+        fixed={"partition.clients": 5},
+        folder=ROOT / "experiments" / "tuning",
+    )
+    assert tuning.results.name == records
+    outcome = tuning.outcome()
+    assert outcome.chosen == int(trial)
+    assert tuning.settings_of(outcome) == tomllib.loads(TEXT)["tuned"][method][dataset]
