@@ -148,17 +148,23 @@ class FusedSage(nn.Module):
         time, and no hidden layer of all nodes ever exists.
         """
         last = cast(Convolution, self.convolutions[-1])
-        from_neighbours, from_own = [], []
+        # Room for the results at once: lists of slices would have to be copied together.
+        from_neighbours = self.bias.new_empty(graph.nodes, last.neighbours.shape[1])
+        from_own = None if last.own is None else torch.empty_like(from_neighbours)
+        first = 0
         for ego in _row_slices(graph, self.spec.layers - 1):
             fused = None if embeddings is None else embeddings[torch.from_numpy(ego.nodes)]
             x = self._hidden(table, ego.nodes, ego.blocks, fused, None)
-            from_neighbours.append(x @ last.neighbours)
-            if last.own is not None:
-                from_own.append(x @ last.own)
+            end = first + len(x)
+            from_neighbours[first:end] = x @ last.neighbours
+            if from_own is not None and last.own is not None:
+                from_own[first:end] = x @ last.own
+            first = end
         whole = Block(graph.indptr, graph.indices, graph.nodes)
-        scores = mean_of_neighbours(torch.cat(from_neighbours), whole, closed=last.own is None)
-        scores = fuse(scores + last.bias, embeddings, last.embedding)
-        return scores + torch.cat(from_own) if from_own else scores
+        scores = mean_of_neighbours(from_neighbours, whole, closed=last.own is None)
+        del from_neighbours
+        scores = fuse(scores.add_(last.bias), embeddings, last.embedding)
+        return scores if from_own is None else scores.add_(from_own)
 
     def hidden_states(
         self, table: FeatureTable, graph: Graph, nodes: npt.NDArray[np.int64]
