@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from feddep.errors import InputError
 from feddep.experiments import data_table
 from feddep.experiments.reproduce import PARTS, seconds_left, sweeps_of
 from feddep.experiments.sweep import Sweep
@@ -117,3 +118,8 @@ def test_the_data_table_stands_beside_the_paper_s():
 def test_the_data_table_is_stored_as_json(tmp_path):
     data_table.store([{"a": 1}, {"a": 2}], tmp_path / "x" / "data.json")
     assert json.loads((tmp_path / "x" / "data.json").read_text()) == [{"a": 1}, {"a": 2}]
+
+
+def test_an_unknown_method_is_refused_before_anything_runs(tmp_path):
+    with pytest.raises(InputError, match="unknown method 'fedmagic'"):
+        write(tmp_path, "s", '[grid]\nmethod = ["fedavg", "fedmagic"]\nseed = [0]\n')

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from feddep.algorithms import find_method
 from feddep.errors import InputError, RuntimeFailureError
 from feddep.experiments.records import Record
 from feddep.scenario.spec import RunSpec
@@ -83,7 +84,8 @@ class Sweep:
             found, folder = _quick(found, content.get("quick", {})), folder / "quick"
         cells = list({_key(cell): cell for cell in found}.values())  # grids may overlap
         for cell in cells:
-            RunSpec().with_settings(cell)  # refuses unknown keys before anything runs
+            # Refuses unknown keys and methods before anything runs.
+            find_method(RunSpec().with_settings(cell).method)
         return cls(cells, folder / f"{file.stem}.jsonl", history)
 
     def records(self) -> list[tuple[Cell, Record]]:
