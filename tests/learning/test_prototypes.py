@@ -1,7 +1,14 @@
 import numpy as np
 import pytest
 
-from feddep.learning.prototypes import EmbeddingSpec, find_prototypes, merge_small
+from feddep.errors import DisclosureError
+from feddep.learning.prototypes import (
+    EmbeddingSpec,
+    Prototypes,
+    find_prototypes,
+    merge_small,
+    released,
+)
 
 
 def test_prototypes_are_the_means_of_their_clusters():
@@ -39,3 +46,23 @@ def test_the_same_seed_gives_the_same_prototypes():
     points = np.random.default_rng(3).normal(size=(80, 6)).astype(np.float32)
     one, two = (find_prototypes(points, EmbeddingSpec(), seed=2**127 + 5) for _ in range(2))
     np.testing.assert_array_equal(one.centres, two.centres)
+
+
+def test_a_small_cluster_is_refused_at_the_point_of_release():
+    found = Prototypes(np.zeros((2, 3), np.float32), np.array([0, 0, 0, 1]))
+    with pytest.raises(DisclosureError, match="a prototype of 1 nodes"):
+        released(found, EmbeddingSpec(smallest=2, width=3))
+    alone = Prototypes(np.zeros((1, 3), np.float32), np.array([0]))
+    assert released(alone, EmbeddingSpec(smallest=5, width=3)).shape == (1, 3)
+
+
+@pytest.mark.parametrize(("bound", "expected"), [(0.5, [0.3, 0.4]), (5.0, [3.0, 4.0])])
+def test_a_long_prototype_is_shortened_to_the_norm_bound(bound, expected):
+    found = Prototypes(np.array([[3.0, 4.0]], np.float32), np.zeros(9, int))
+    shown = released(found, EmbeddingSpec(norm_bound=bound, width=2))
+    assert shown.tolist()[0] == pytest.approx(expected)
+
+
+def test_prototypes_of_features_have_no_bound_of_their_own():
+    found = Prototypes(np.array([[30.0, 40.0]], np.float32), np.zeros(9, int))
+    assert released(found, EmbeddingSpec(depth=0, width=2)).tolist() == [[30.0, 40.0]]

@@ -16,6 +16,7 @@ from annotated_types import Ge, Gt
 from scipy.cluster.vq import kmeans2
 from torch import Tensor, nn
 
+from feddep.errors import DisclosureError
 from feddep.graph.sampling import EgoGraphs
 from feddep.models.dropout import DropoutStream
 from feddep.models.kernels import FeatureTable
@@ -47,6 +48,8 @@ class EmbeddingSpec:
         clusters: C, most prototypes a silo releases.
         smallest: a cluster of fewer nodes is merged into the nearest other; a cluster of one
             would be a node's embedding.
+        norm_bound: largest norm of a released prototype; 0 takes √d_z, which tanh keeps to
+            anyway, and for features (L = 0) leaves it open.
     """
 
     depth: Annotated[int, Ge(0)] = 2
@@ -59,6 +62,7 @@ class EmbeddingSpec:
     code_neighbours: Annotated[int, Ge(1)] = 5
     clusters: Annotated[int, Ge(1)] = 10
     smallest: Annotated[int, Ge(1)] = 5
+    norm_bound: Annotated[float, Ge(0)] = 0.0
 
 
 class LocalGnn(nn.Module):
@@ -117,6 +121,26 @@ def find_prototypes(embeddings: Floats, spec: EmbeddingSpec, seed: int) -> Proto
     found = [_k_means(embeddings, count, starts) for _ in range(_STARTS)]
     _, cluster = min(found, key=lambda pair: pair[0])
     return merge_small(embeddings, cluster, spec.smallest)
+
+
+def released(found: Prototypes, spec: EmbeddingSpec) -> Floats:
+    """What may leave the silo: the last check, whoever made the clusters.
+
+    A longer prototype is shortened to the norm bound.
+
+    Raises:
+        DisclosureError: a cluster has fewer nodes than allowed, though it is not the only one.
+    """
+    sizes = np.bincount(found.cluster, minlength=len(found.centres))
+    if len(found.centres) > 1 and sizes.min() < spec.smallest:
+        raise DisclosureError(
+            f"a prototype of {sizes.min()} nodes was to be released; "
+            f"the smallest allowed is {spec.smallest} (embedding.smallest)"
+        )
+    bound = spec.norm_bound or (np.sqrt(spec.width) if spec.depth else np.inf)
+    norms = np.linalg.norm(found.centres, axis=1, keepdims=True)
+    shortened: Floats = found.centres * np.minimum(1, bound / np.maximum(norms, 1e-12))
+    return np.where(norms > bound, shortened, found.centres).astype(np.float32)
 
 
 def _k_means(embeddings: Floats, count: int, rng: np.random.Generator) -> tuple[float, Ints]:

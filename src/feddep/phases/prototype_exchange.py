@@ -9,7 +9,7 @@ import numpy as np
 
 from feddep.federation.messages import Reply, Request, State, group, grouped
 from feddep.federation.phase import Ask
-from feddep.learning.prototypes import find_prototypes
+from feddep.learning.prototypes import find_prototypes, released
 from feddep.learning.recipe import Recipe, Silo
 
 
@@ -43,4 +43,5 @@ class PrototypeExchange:
         found = find_prototypes(state["embeddings"], silo.recipe.embedding, seed)
         kept = {name: array for name, array in state.items() if name != "embeddings"}
         kept |= {"prototypes": found.centres, "cluster": found.cluster}
-        return Reply(request.client, {"prototypes": found.centres}), kept
+        shown = released(found, silo.recipe.embedding)
+        return Reply(request.client, {"prototypes": shown}), kept
