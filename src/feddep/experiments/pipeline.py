@@ -53,11 +53,11 @@ def run(
         journal.finish()
         generators = [group(state, "generator") for state in runtime.states()]
 
-    graphs = list(parties(shards, method))
-    ledgers = [
-        [*mechanism_events(method, recipe, graph), *message_events(meter.sent, client)]
-        for client, graph in enumerate(graphs)
-    ]
+    ledgers, edges = [], []
+    for client, graph in enumerate(parties(shards, method)):  # one subgraph at a time
+        events = mechanism_events(method, recipe, graph)
+        ledgers.append([*events, *message_events(meter.sent, client)])
+        edges.append(graph.edges)
     privacy = spec.privacy
     record = make_record(
         spec,
@@ -69,7 +69,7 @@ def run(
         privacy=privacy_record(
             privacy.mechanism,
             ledgers,
-            [graph.edges for graph in graphs],
+            edges,
             privacy.delta,
             privacy.delta_prime,
         ),
