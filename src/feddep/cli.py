@@ -343,6 +343,9 @@ def tune(
     clients: Clients = None,
     trials: Annotated[int, typer.Option(help="Settings to try.")] = 12,
     seeds: Annotated[int, typer.Option(help="Runs of each, with seeds from 0.")] = 2,
+    split: Annotated[
+        list[str] | None, typer.Option(help="Kind of split; several: their scores count alike.")
+    ] = None,
     at_once: AtOnce = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of records and choice; default: experiments/tuning.")
@@ -356,7 +359,15 @@ def tune(
 
     fixed = _given(settings, clients=clients)
     folder = out or FOLDER
-    tuning = Tuning.declare(method, dataset, trials=trials, seeds=seeds, fixed=fixed, folder=folder)
+    tuning = Tuning.declare(
+        method,
+        dataset,
+        trials=trials,
+        seeds=seeds,
+        splits=split or (),
+        fixed=fixed,
+        folder=folder,
+    )
     if write:
         tuning.check_preset_file()
     _check_writable(folder)

@@ -148,3 +148,17 @@ def test_one_run_is_the_program_that_a_sweep_starts(monkeypatch, capsys):
     monkeypatch.setattr(sweep.subprocess, "run", lambda words, **_: started.append(words) or done)
     assert sweep._run_apart({"seed": 3}) == {}
     assert started == [[sys.executable, "-P", "-m", one_run.__name__]]
+
+
+def test_a_record_of_a_preset_that_changed_since_counts_no_more(file, ran, monkeypatch):
+    file.write_text(DECLARATION.replace("seed = [0, 1]", "seed = [0]"))
+    declared = Sweep.read(file)
+    monkeypatch.setattr(
+        sweep,
+        "_run_apart",
+        lambda cell: {"method": cell["method"], "settings": {"training.rounds": 50, "gone.key": 1}},
+    )
+    declared.run(1, lambda *_: None)
+    assert declared.missing() == []
+    monkeypatch.setattr(sweep, "resolve", lambda spec, _: spec.with_settings({"training.rounds": 9}))
+    assert len(declared.missing()) == 2

@@ -92,9 +92,18 @@ def test_every_trial_is_run_for_the_same_seeds(tmp_path: Path):
         assert (cell["synthetic.nodes"], cell["partition.clients"]) == (150, 5)
 
 
+def test_several_splits_count_alike(tmp_path: Path):
+    tuning = declare(tmp_path, trials=2, seeds=2, splits=["stratified", "quota"])
+    kinds = [cell.get("split.kind", "stratified") for cell in tuning.runs.cells]
+    assert kinds == ["stratified", "stratified", "quota", "quota"] * 2
+    finish(tuning, lambda cell: float(cell.get("split.kind") == "quota"))
+    assert tuning.outcome().scores == [0.5, 0.5]
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
+        ({"splits": ["halves"]}, "split.kind: expected"),
         ({"method": "fedprox"}, "unknown method 'fedprox'"),
         ({"method": "feddep-wo-dgen"}, "tune feddep instead"),
         ({"trials": 0}, r"at least 1 of its trials \(got 0\)"),
@@ -195,6 +204,7 @@ def test_the_choice_is_stored_with_where_it_comes_from(tmp_path: Path):
         "trial": outcome.chosen,
         "trials": 12,
         "seeds": [0, 1, 2],
+        "splits": ["stratified"],
         "validation": 0.5,
     }
 

@@ -11,7 +11,8 @@ A sweep is declared as data::
 
 Every combination of the grid is one run; ``[[grid]]`` several times declares several grids. A
 run's record is appended to a file of JSON lines together with the settings that it came from. A
-combination that is already there, or in the records of another sweep beside it, is not run again.
+combination that is already there, or in the records of another sweep beside it, is not run again
+unless its preset has other values by now.
 ``history = true`` above all keeps a thin history beside each record, for training curves; records
 without one do not count there.
 """
@@ -30,7 +31,8 @@ from typing import Any
 from feddep.algorithms import find_method
 from feddep.errors import InputError, RuntimeFailureError
 from feddep.experiments.records import Record
-from feddep.scenario.spec import RunSpec
+from feddep.scenario.build import resolve
+from feddep.scenario.spec import RunSpec, spec_keys
 
 Cell = dict[str, Any]
 """The settings of one run."""
@@ -130,7 +132,9 @@ class Sweep:
             lines = file.read_text().splitlines() if file.exists() else []
             for row in map(json.loads, lines):
                 key = _key(row["settings"])
-                if key in wanted and (not self.history or "history" in row):
+                if key not in wanted or (self.history and "history" not in row):
+                    continue
+                if _holds(row):
                     found[key] = row
         return [(cell, found[_key(cell)]) for cell in self.cells if _key(cell) in found]
 
@@ -152,6 +156,15 @@ def _quick(cells: Sequence[Cell], wanted: Mapping[str, Sequence[Any]]) -> list[C
 def _combinations(grid: Mapping[str, Sequence[Any]]) -> Iterator[Cell]:
     for values in itertools.product(*grid.values()):
         yield dict(zip(grid, values, strict=True))
+
+
+def _holds(row: Mapping[str, Any]) -> bool:
+    """Whether the settings would still be resolved as they were; a preset may have changed."""
+    cell = row["settings"]
+    spec = resolve(RunSpec().with_settings(cell), cell)
+    known = set(spec_keys())  # a key may have gone since, once nobody used it any more
+    was = row["record"].get("settings", {})
+    return all(spec.value_of(key) == value for key, value in was.items() if key in known)
 
 
 def _key(cell: Cell) -> str:

@@ -2,8 +2,9 @@
 
 Trial 0 is the preset ``paper`` with more rounds. The other trials are drawn from the search space
 of the method; the same command draws the same trials, and more trials go on where fewer ended.
-Every trial is run for the same seeds, as a sweep. The trial with the best mean validation score
-of the silos wins, the earlier of equals; test scores are not looked at.
+Every trial is run for the same seeds, and the same kinds of split where several are named, as a
+sweep. The trial with the best mean validation score of the silos wins, the earlier of equals; test
+scores are not looked at.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -94,13 +95,15 @@ class Tuning:
     Attributes:
         common: the settings of every run.
         trials: what is tried.
-        seeds: every trial is run for the seeds below this number.
+        seeds: every trial is run for the seeds below this number,
+        splits: and for each of these kinds of split.
         results: where the records are.
     """
 
     common: Cell
     trials: Sequence[Trial]
     seeds: int
+    splits: Sequence[str]
     results: Path
 
     @classmethod
@@ -111,6 +114,7 @@ class Tuning:
         *,
         trials: int = 12,
         seeds: int = 2,
+        splits: Sequence[str] = (),
         fixed: Mapping[str, Any] | None = None,
         folder: Path = FOLDER,
     ) -> "Tuning":
@@ -120,7 +124,8 @@ class Tuning:
             method: a name in ``feddep methods``.
             dataset: a name in ``feddep data list``, or the path of a folder.
             trials: how many.
-            seeds: runs of each.
+            seeds: runs of each, for each split.
+            splits: kinds of split whose scores count alike; none means that of the spec.
             fixed: other settings of every run; their keys are not searched.
             folder: where the records and the choice are kept.
 
@@ -138,7 +143,10 @@ class Tuning:
         common = _common(found, dataset, fixed or {})
         stem = f"{plain_method(found.name)}-{plain_name(dataset)}"
         drawn = _distinct(common, _candidates(found, dataset, common), trials)
-        return cls(common, drawn, seeds, folder / f"{stem}.jsonl")
+        kinds = splits or [drawn[0].spec.split.kind]
+        for kind in kinds:  # refuses an unknown one
+            drawn[0].spec.with_settings({"split.kind": kind})
+        return cls(common, drawn, seeds, kinds, folder / f"{stem}.jsonl")
 
     @property
     def runs(self) -> Sweep:
@@ -158,7 +166,8 @@ class Tuning:
         if missing:
             raise InputError(f"{missing} of {len(runs.cells)} runs have no record yet")
         scores = [validation_score(record) for _, record in runs.records()]
-        means = [fmean(scores[i : i + self.seeds]) for i in range(0, len(scores), self.seeds)]
+        each = self.seeds * len(self.splits)
+        means = [fmean(scores[i : i + each]) for i in range(0, len(scores), each)]
         return Outcome(self.trials, means)
 
     def write_choice(self, outcome: Outcome) -> Path:
@@ -172,6 +181,7 @@ class Tuning:
             "trial": outcome.chosen,
             "trials": len(outcome.trials),
             "seeds": list(range(self.seeds)),
+            "splits": list(self.splits),
             "validation": round(outcome.scores[outcome.chosen], 6),
         }
         rows = [f"{name} = {toml_value(value)}" for name, value in facts.items()]
@@ -203,7 +213,7 @@ class Tuning:
         origin = (
             f"{self.results.name}: trial {outcome.chosen} of {len(outcome.trials)}, mean "
             f"validation accuracy {outcome.scores[outcome.chosen]:.4f} over {self.seeds} seeds, "
-            f"{spec.partition.clients} clients"
+            f"{spec.partition.clients} clients, {' and '.join(self.splits)} split"
         )
         text = presets.FILE.read_text(encoding="utf-8")
         entry = self.settings_of(outcome)
@@ -216,8 +226,10 @@ class Tuning:
         return kept | outcome.trials[outcome.chosen].settings
 
     def _cells(self, trial: Trial) -> Iterator[Cell]:
-        for seed in range(self.seeds):
-            yield {**self.common, **trial.settings, "seed": seed}
+        for split in self.splits:
+            own = {} if split == trial.spec.split.kind else {"split.kind": split}
+            for seed in range(self.seeds):
+                yield {**self.common, **trial.settings, **own, "seed": seed}
 
 
 def validation_score(record: Record) -> float:

@@ -2,7 +2,8 @@
 
 ``paper`` is the defaults plus what the paper sets by data set; ``tuned`` adds what
 ``feddep tune`` chose on validation for a method and a data set. A preset says how to learn, never
-on which data: it holds keys of :data:`SECTIONS` only.
+on which data nor with how much noise: it holds keys of :data:`SECTIONS` that are no
+:data:`PROMISES`.
 """
 
 import re
@@ -19,6 +20,7 @@ if TYPE_CHECKING:  # the methods import torch, and reading a small file should n
 
 Preset = Literal["tuned", "paper"]
 SECTIONS = ("model", "training", "embedding", "generator")
+PROMISES = ("training.update_clip", "training.update_noise")
 FILE = Path(__file__).with_name("presets.toml")
 
 _ENTRY = re.compile(r"^(?=\[tuned\.)", flags=re.MULTILINE)
@@ -33,22 +35,21 @@ def preset_settings(preset: Preset, method: "Method", dataset: str) -> dict[str,
         dataset: the name of the data.
     """
     content = _read(FILE)
-    settings: dict[str, Any] = {
-        **content.get("paper", {}).get(dataset, {}),
-        **method.defaults,
-    }
-    if preset == "tuned":
-        tuned = content.get("tuned", {}).get(method.preset_of or method.name, {})
-        settings |= tuned.get(dataset, {})
-    for key in settings:
+    paper = content.get("paper", {}).get(dataset, {})
+    tuned = content.get("tuned", {}).get(method.preset_of or method.name, {}).get(dataset, {})
+    for key in paper | tuned:
         if not may_set(key):
-            raise DataError(f"{FILE}: a preset holds keys of {', '.join(SECTIONS)} (got {key})")
+            raise DataError(
+                f"{FILE}: a preset holds keys of {', '.join(SECTIONS)} but for "
+                f"{' and '.join(PROMISES)} (got {key})"
+            )
+    settings = paper | method.defaults | (tuned if preset == "tuned" else {})
     return {key: value for key, value in settings.items() if key not in method.settings}
 
 
 def may_set(key: str) -> bool:
     """Whether a preset may hold this key of the spec."""
-    return key.partition(".")[0] in SECTIONS
+    return key.partition(".")[0] in SECTIONS and key not in PROMISES
 
 
 def with_tuned(
