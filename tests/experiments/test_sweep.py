@@ -156,9 +156,10 @@ def test_a_record_of_a_preset_that_changed_since_counts_no_more(file, ran, monke
     monkeypatch.setattr(
         sweep,
         "_run_apart",
-        lambda cell: {"method": cell["method"], "settings": {"training.rounds": 50, "gone.key": 1}},
+        lambda cell: {"method": cell["method"], "settings": {"training.rounds": 1, "gone.key": 1}},
     )
     declared.run(1, lambda *_: None)
     assert declared.missing() == []
-    monkeypatch.setattr(sweep, "resolve", lambda spec, _: spec.with_settings({"training.rounds": 9}))
+    changed = {"training.rounds": 9}
+    monkeypatch.setattr(sweep, "resolve", lambda spec, _: spec.with_settings(changed))
     assert len(declared.missing()) == 2
