@@ -8,7 +8,7 @@ INSTALLED := .venv/.installed
 help:
 	@echo "make demo    compare Local, FedAvg, FedDEP and Global on the embedded data set"
 	@echo "make test    lint, types, import contracts, tests"
-	@echo "make docs    rebuild the tables in README and docs from stored records"
+	@echo "make docs    rebuild tables and figures of README and docs from stored records"
 	@echo "make bench   speed and memory, as ratios measured in one run"
 
 setup: $(INSTALLED)

@@ -23,6 +23,7 @@ from rich.logging import RichHandler
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from feddep import cli_deployment
 from feddep.errors import FeddepError, InputError, InterruptedRunError, unknown
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 data_app = typer.Typer(no_args_is_help=True, help="Find and fetch data sets.")
 app.add_typer(data_app, name="data")
+cli_deployment.add_to(app)
 
 _FLAG_KEYS = {
     "method": "method",
@@ -102,6 +104,7 @@ def run(
     epsilon: Epsilon = None,
     workers: Workers = None,
     device: Device = "auto",
+    runtime: Annotated[str, typer.Option(help="in-process or flower-sim.")] = "in-process",
     out: Annotated[Path | None, typer.Option(help="Run folder; default: under runs/.")] = None,
     resume: Annotated[bool, typer.Option(help="Continue a run that was stopped.")] = False,
     as_json: AsJson = False,
@@ -127,7 +130,9 @@ def run(
     spec = _spec(given)
     if out is not None and resume:
         spec = as_stored(spec, out, given)
-    record, folder = _carry_out(spec, out, resume=resume, workers=workers, device=device)
+    record, folder = _carry_out(
+        spec, out, resume=resume, workers=workers, device=device, runtime=runtime
+    )
     if as_json:
         _print_json(record)
         return
@@ -757,13 +762,19 @@ def _run_missing(declared: "Sweep", at_once: int | None) -> None:
 
 
 def _carry_out(
-    spec: "RunSpec", out: Path | None, *, resume: bool, workers: int | None, device: str
+    spec: "RunSpec",
+    out: Path | None,
+    *,
+    resume: bool,
+    workers: int | None,
+    device: str,
+    runtime: str = "in-process",
 ) -> tuple[dict[str, Any], Path]:
     """Claims the folder, loads, runs; a finished run is not run again on ``resume``."""
     from feddep.experiments.folder import RunFolder, default_folder
-    from feddep.experiments.pipeline import run as run_pipeline
     from feddep.scenario.build import build
 
+    run_pipeline = _pipeline(runtime, spec.method)
     path = out or default_folder(spec)
     with RunFolder.claim(path, spec, resume=resume) as folder:
         finished = folder.finished()
@@ -784,6 +795,25 @@ def _carry_out(
                 stop_requested=stop_requested,
             )
     return result.record, path
+
+
+def _pipeline(runtime: str, method: str) -> Callable[..., Any]:
+    """What runs a spec in a runtime."""
+    if runtime == "in-process":
+        from feddep.experiments.pipeline import run as in_process
+
+        return in_process
+    if runtime != "flower-sim":
+        raise unknown("runtime", runtime, ["in-process", "flower-sim"])
+    try:
+        from feddep.deployment.simulation import check_can_run, run_simulated
+    except ImportError as error:
+        raise InputError(
+            f"flower-sim needs Flower with Ray, which is not installed ({error}); "
+            "pip install 'feddep[flower-sim]'"
+        ) from None
+    check_can_run(method)
+    return run_simulated
 
 
 def _run_for_costs(

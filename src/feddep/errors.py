@@ -19,6 +19,10 @@ class DisclosureError(FeddepError):
     """A client was about to send something that its method does not declare."""
 
 
+class ConsentError(FeddepError):
+    """A silo was asked for something that its owner's consent file does not allow."""
+
+
 class RuntimeFailureError(FeddepError):
     """A part of the run itself failed (a worker died, a message was not answered)."""
 

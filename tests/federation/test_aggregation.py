@@ -60,7 +60,7 @@ def test_what_all_clients_agree_on_stays_as_it_is():
 )
 def test_other_names_or_shapes_are_refused(other):
     one = {"w": np.ones((2, 2))}
-    with pytest.raises(InputError, match="client 2 sent other names or shapes than client 0"):
+    with pytest.raises(InputError, match="names or shapes: number 3 of 3 from the first"):
         weighted_mean([one, one, other], [1, 1, 1])
 
 

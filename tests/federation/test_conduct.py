@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from feddep.errors import RuntimeFailureError
 from feddep.federation.conduct import Progress, conduct
 from feddep.federation.messages import Reply
 from feddep.federation.phase import Ask, Report
@@ -125,3 +126,14 @@ class TestAsk:
         clients = Clients()
         Ask(2, "phase", 0, clients.exchange).all("step")
         assert [r.arrays for r in clients.requests[0]] == [{}, {}]
+
+    def test_those_who_answer_are_enough(self):
+        found = Ask(3, "phase", 0, lambda requests: [Reply(2)]).all("step")
+        assert [reply.client for reply in found] == [2]
+
+    def test_if_nobody_answers_it_says_where(self):
+        ask = Ask(3, "gossip", 7, lambda requests: [])
+        with pytest.raises(
+            RuntimeFailureError, match=r"none of 3 .* 'gossip', round 7, step 'tell'"
+        ):
+            ask.all("tell")

@@ -47,3 +47,18 @@ def test_more_than_ten_clients_are_taken_in_the_order_of_their_numbers():
     found = matching(*crossings)
     assert found.own_nodes(2).tolist() == found.linked[2].tolist() == [7]
     assert found.own_nodes(11).tolist() == found.linked[11].tolist() == [8]
+
+
+def test_edges_to_those_who_showed_nothing_are_left_out():
+    found = matching(*CROSSINGS).among([0, 1])
+    assert [nodes.tolist() for nodes in found.linked] == [[0, 1], [3], []]
+    assert [found.own_nodes(c).tolist() for c in range(3)] == [[1], [3], [5, 5]]
+    assert [found.places(c).tolist() for c in range(3)] == [[2], [1], [0, 2]]
+
+
+def test_if_all_showed_their_nodes_nothing_changes():
+    whole, same = matching(*CROSSINGS), matching(*CROSSINGS).among([2, 0, 1])
+    for client in range(3):
+        assert np.array_equal(whole.linked[client], same.linked[client])
+        assert np.array_equal(whole.own_nodes(client), same.own_nodes(client))
+        assert np.array_equal(whole.places(client), same.places(client))

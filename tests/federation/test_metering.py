@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from feddep.errors import RuntimeFailureError
 from feddep.federation.messages import Reply, Request
-from feddep.federation.metering import Meter
+from feddep.federation.metering import Meter, matched
 
 
 class Echo:
@@ -64,10 +65,45 @@ def test_counting_goes_on_from_stored_counts():
     assert stored == {"one": {"up_bytes": 14, "down_bytes": 20}}
 
 
-def test_a_missing_reply_is_noticed():
-    class Forgetful(Echo):
-        def exchange(self, requests: Sequence[Request]) -> list[Reply]:
-            return super().exchange(requests)[1:]
+class Away(Echo):
+    """One client never answers."""
 
-    with pytest.raises(ValueError, match="shorter"):
-        Meter(Forgetful()).exchange([request(0, "one"), request(1, "one")])
+    def __init__(self, client: int) -> None:
+        self.client = client
+
+    def exchange(self, requests: Sequence[Request]) -> list[Reply]:
+        return [reply for reply in super().exchange(requests) if reply.client != self.client]
+
+
+@pytest.mark.parametrize("away", [0, 1, 2])
+def test_a_request_without_a_reply_was_sent_all_the_same(away):
+    meter = Meter(Away(away))
+    replies = meter.exchange([request(client, "one", 5) for client in range(3)])
+    assert [reply.client for reply in replies] == [c for c in range(3) if c != away]
+    assert meter.counts() == {"one": {"up_bytes": 28, "down_bytes": 60}}
+    assert {name.partition("/")[0] for name in meter.sent} == {"0", "1", "2"} - {str(away)}
+
+
+def test_if_nobody_answers_only_the_way_down_counts():
+    meter = Meter(Away(0))
+    assert meter.exchange([request(0, "one", 5)]) == []
+    assert meter.counts() == {"one": {"up_bytes": 0, "down_bytes": 20}}
+    assert meter.sent == {}
+
+
+ASKED = [request(client, "one") for client in (4, 2, 7)]
+
+
+class TestMatched:
+    @pytest.mark.parametrize("clients", [(4, 2, 7), (2, 7), (4, 7), (4, 2), (2,), ()])
+    def test_replies_belong_to_the_request_of_their_client(self, clients):
+        pairs = matched(ASKED, [Reply(client) for client in clients])
+        assert [request for request, _ in pairs] == ASKED
+        for asked, reply in pairs:
+            assert (reply is not None) == (asked.client in clients)
+            assert reply is None or reply.client == asked.client
+
+    @pytest.mark.parametrize("clients", [(3,), (4, 4), (2, 4), (4, 2, 7, 7)])
+    def test_a_reply_that_nobody_asked_for_is_a_failure(self, clients):
+        with pytest.raises(RuntimeFailureError, match="came that nobody had asked for"):
+            matched(ASKED, [Reply(client) for client in clients])

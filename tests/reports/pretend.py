@@ -9,6 +9,7 @@ from typing import Any
 from feddep.algorithms import METHODS
 from feddep.experiments.records import make_record, thin_history
 from feddep.experiments.sweep import Cell, Sweep
+from feddep.scenario.build import resolve
 from feddep.scenario.spec import RunSpec
 
 LEVELS = {"cora": 0.88, "citeseer": 0.76, "pubmed": 0.87, "msacademic": 0.94, "synthetic": 0.8}
@@ -143,13 +144,18 @@ def privacy_of(spec: RunSpec) -> dict[str, Any]:
     }
 
 
+def lost_share_of(spec: RunSpec) -> float:
+    clients = spec.partition.clients
+    return 1 - 1 / clients if spec.partition.kind == "random" else 0.05 * clients**0.5
+
+
 @cache
 def _key(text: str) -> int:
     return sum(map(ord, text))
 
 
 def row_of(cell: Cell, *, history: bool = False) -> dict[str, Any]:
-    spec = RunSpec().with_settings(cell)
+    spec = resolve(RunSpec().with_settings(cell), cell)
     rng = random.Random(_key(json.dumps(cell)))
     entries = history_of(spec, rng)
     sent = 10**7 if METHODS[spec.method].discloses else 0
@@ -157,7 +163,7 @@ def row_of(cell: Cell, *, history: bool = False) -> dict[str, Any]:
     record = make_record(
         spec,
         split=spec.split.kind,
-        data=DATA,
+        data=DATA | {"lost_share": lost_share_of(spec)},
         history=entries,
         best=rng.randint(spec.training.rounds // 2, spec.training.rounds),
         privacy=privacy_of(spec),

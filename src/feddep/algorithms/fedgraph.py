@@ -37,6 +37,7 @@ class AveragingWithHiddenStates(Averaging):
                 "show",
                 [{**grouped("classifier", weights), "nodes": nodes} for nodes in matching.linked],
             )
+            matching = matching.among([reply.client for reply in replies])
             shown = np.concatenate([reply.arrays["hidden"] for reply in replies])
             ask.each(
                 "receive",

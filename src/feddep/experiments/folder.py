@@ -145,13 +145,14 @@ class RunFolder:
         Args:
             record: the run's record.
             history: one entry for each round.
-            classifiers: the weights at the best round.
+            classifiers: the weights at the best round, unless silos keep them.
             generators: each client's DGen, for methods that have one, so that a silo can mend
                 its subgraph again later.
             ledgers: what each client's mechanisms did and what left it.
         """
         self.write_history(history)
-        write_model(self.path / "model.safetensors", classifiers)
+        if classifiers:  # or they stayed with the silos
+            write_model(self.path / "model.safetensors", classifiers)
         for client, generator in enumerate(generators):
             own = self.path / "clients" / str(client)
             own.mkdir(parents=True, exist_ok=True)

@@ -39,6 +39,7 @@ class Journal:
         folder: where checkpoints go; None keeps nothing.
         watch: told after every round.
         stop_requested: asked after every round; True ends the run with a checkpoint.
+        checkpoint_seconds: between checkpoints, at least; None takes CHECKPOINT_SECONDS.
     """
 
     runtime: Runtime
@@ -47,6 +48,7 @@ class Journal:
     folder: RunFolder | None = None
     watch: Watcher | None = None
     stop_requested: Callable[[], bool] = lambda: False
+    checkpoint_seconds: float | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
     best: int = 0
     classifiers: Sequence[Arrays] = ()
@@ -55,11 +57,11 @@ class Journal:
 
     def __post_init__(self) -> None:
         self._pending: list[tuple[dict[str, Any], Future[list[Scores]]]] = []
-        self._mark = self._saved = time.perf_counter()
+        self.began = self._mark = self._saved = time.perf_counter()
 
     def start(self) -> None:
         """Starts the clock."""
-        self._mark = self._saved = time.perf_counter()
+        self.began = self._mark = self._saved = time.perf_counter()
 
     def after_round(self, phase: AnyPhase, report: Report | None, progress: Progress) -> None:
         """Notes one round; called by the round loop.
@@ -75,7 +77,8 @@ class Journal:
             val = report.metrics.get("silo_val") if report else None
             self.watch(phase.name, progress.round, self.rounds[phase.name], val)
         stopping = self.stop_requested()
-        if stopping or time.perf_counter() - self._saved > CHECKPOINT_SECONDS:
+        pause = CHECKPOINT_SECONDS if self.checkpoint_seconds is None else self.checkpoint_seconds
+        if stopping or time.perf_counter() - self._saved >= pause:
             self._checkpoint(progress)
         if stopping:
             raise InterruptedRunError("stopped; the same command with --resume goes on from here")
@@ -162,6 +165,6 @@ class Journal:
 
 
 def _mean(part: str, scores: Sequence[Scores]) -> float | None:
-    """The mean accuracy of several classifiers; of one, its own."""
+    """The mean accuracy of several classifiers; of one, its own; None if nobody could measure."""
     values = [getattr(entry, part) for entry in scores]
-    return None if None in values else sum(values) / len(values)
+    return None if None in values or not values else sum(values) / len(values)

@@ -3,21 +3,29 @@
 import os
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 
 from feddep.algorithms import find_method
+from feddep.algorithms.method import Method
 from feddep.experiments.folder import RunFolder
 from feddep.experiments.journal import Journal, Watcher
 from feddep.experiments.ledgers import mechanism_events, message_events, privacy_record
 from feddep.experiments.records import make_record, sizes_of
 from feddep.experiments.result import Result
 from feddep.federation.conduct import conduct
-from feddep.federation.messages import group
+from feddep.federation.messages import State, group
 from feddep.federation.metering import Meter
 from feddep.graph.shard import Shards
 from feddep.learning.classifier import Classifier
+from feddep.learning.recipe import Recipe
 from feddep.runtime.inprocess import InProcess
+from feddep.runtime.runtime import Runtime
 from feddep.scenario.build import known_at_first, parties, recipe_for
 from feddep.scenario.spec import RunSpec
+
+Start = Callable[[Shards, Method, Recipe], AbstractContextManager[Runtime]]
+"""Starts a federation over the shards of a simulation."""
 
 
 def cores() -> int:
@@ -35,23 +43,38 @@ def run(
     loading_seconds: float = 0.0,
     watch: Watcher | None = None,
     stop_requested: Callable[[], bool] = lambda: False,
+    start: Start | None = None,
 ) -> Result:
-    """Runs the spec's method over the shards; a folder's checkpoint, if any, is continued."""
+    """Runs the spec's method over the shards; a folder's checkpoint, if any, is continued.
+
+    Args:
+        spec: what to run.
+        shards: the parties' data.
+        workers: processes of the federation on this machine; None takes the cores.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        folder: where the run is stored.
+        loading_seconds: for the record.
+        watch: told after every round.
+        stop_requested: asked after every round.
+        start: starts another runtime than the one on this machine.
+    """
     method = find_method(spec.method)
     recipe = recipe_for(spec, shards.graph, method)
     started = time.perf_counter()
-    workers = workers or cores()
-    with InProcess(shards, method, recipe, workers=workers, device=device) as runtime:
-        meter = Meter(runtime)
-        meter.expect(phase.name for phase in method.phases)
-        rounds = {phase.name: phase.rounds(recipe) for phase in method.phases}
-        journal = Journal(runtime, meter, rounds, folder, watch, stop_requested)
-        progress = journal.restore(known_at_first(shards, method))
-        setup_seconds = time.perf_counter() - started
-        journal.start()
-        conduct(method.phases, recipe, runtime.clients, meter, progress, journal.after_round)
-        journal.finish()
+    here = partial(InProcess, workers=workers or cores(), device=device)
+    with (start or here)(shards, method, recipe) as runtime:
+        journal = follow(
+            method,
+            recipe,
+            runtime,
+            known_at_first(shards, method),
+            folder=None if start else folder,  # elsewhere clients keep their memories themselves
+            watch=watch,
+            stop_requested=stop_requested,
+        )
         generators = [group(state, "generator") for state in runtime.states()]
+    meter = journal.meter
+    setup_seconds = journal.began - started
 
     ledgers, edges = [], []
     for client, graph in enumerate(parties(shards, method)):  # one subgraph at a time
@@ -62,7 +85,7 @@ def run(
     record = make_record(
         spec,
         split=shards.split,
-        data=sizes_of(shards.graph),
+        data=sizes_of(shards),
         history=journal.history,
         best=journal.best,
         traffic=meter.counts(),
@@ -87,3 +110,37 @@ def run(
     if folder is not None:
         folder.finish(record, journal.history, journal.classifiers, generators, ledgers)
     return result
+
+
+def follow(
+    method: Method,
+    recipe: Recipe,
+    runtime: Runtime,
+    known: State,
+    *,
+    folder: RunFolder | None = None,
+    watch: Watcher | None = None,
+    stop_requested: Callable[[], bool] = lambda: False,
+    checkpoint_seconds: float | None = None,
+) -> Journal:
+    """Conducts a method over a started federation and notes what happens.
+
+    Args:
+        method: whose phases.
+        recipe: what was agreed.
+        runtime: the federation.
+        known: what the server knows at the beginning.
+        folder: where checkpoints go; one that is there is continued.
+        watch: told after every round.
+        stop_requested: asked after every round.
+        checkpoint_seconds: between checkpoints, at least; 0 writes one after every round.
+    """
+    meter = Meter(runtime)
+    meter.expect(phase.name for phase in method.phases)
+    rounds = {phase.name: phase.rounds(recipe) for phase in method.phases}
+    journal = Journal(runtime, meter, rounds, folder, watch, stop_requested, checkpoint_seconds)
+    progress = journal.restore(known)
+    journal.start()
+    conduct(method.phases, recipe, runtime.clients, meter, progress, journal.after_round)
+    journal.finish()
+    return journal

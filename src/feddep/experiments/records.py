@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from feddep.errors import DataError
-from feddep.graph.graph import Graph, Part
+from feddep.graph.graph import Part
+from feddep.graph.shard import Shards
 from feddep.scenario import presets
 from feddep.scenario.spec import RunSpec
 
@@ -21,7 +22,7 @@ def make_record(
     spec: RunSpec,
     *,
     split: str,
-    data: Mapping[str, int],
+    data: Mapping[str, float],
     history: list[dict[str, Any]],
     best: int,
     seconds: Mapping[str, Any],
@@ -33,7 +34,7 @@ def make_record(
     Args:
         spec: the run's spec.
         split: the split that was used; data may bring their own.
-        data: sizes of the whole graph, see :func:`sizes_of`.
+        data: sizes of the whole graph and what its clients lose, see :func:`sizes_of`.
         history: one entry for each round.
         best: the round with the best validation score.
         seconds: times in all and by phase.
@@ -68,14 +69,19 @@ def make_record(
     }
 
 
-def sizes_of(graph: Graph) -> dict[str, int]:
-    """How large the data are, for whoever works out what a run should have cost."""
+def sizes_of(shards: Shards) -> dict[str, float]:
+    """How large the data are and what the clients lose of them.
+
+    For whoever works out what a run should have cost, and when it pays to mend the graph.
+    """
+    graph = shards.graph
     return {
         "nodes": graph.nodes,
         "edges": graph.edges,
         "features": graph.feature_count,
         "classes": graph.classes,
         "validation_nodes": len(graph.members(Part.VAL)),
+        "lost_share": shards.lost_share,
     }
 
 

@@ -96,7 +96,8 @@ class Sweep:
 
     def histories(self) -> list[tuple[Cell, Record, History]]:
         """The runs so far with their histories; none for a sweep that keeps no histories."""
-        return [(cell, row["record"], row["history"]) for cell, row in self._rows() if self.history]
+        rows = self._rows() if self.history else []
+        return [(cell, row["record"], row["history"]) for cell, row in rows]
 
     def missing(self) -> list[Cell]:
         """The settings that have no record yet."""

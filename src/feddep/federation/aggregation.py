@@ -1,6 +1,7 @@
-"""Averaging what the clients send."""
+"""One set of weights from those of many clients: averaged, or so that a few cannot spoil it."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,43 @@ import numpy.typing as npt
 
 from feddep.errors import InputError
 from feddep.federation.messages import Arrays
+from feddep.privacy.robustness import AggregationSpec as AggregationSpec
+
+Floats = npt.NDArray[np.float64]
+
+
+def aggregate(
+    clients: Sequence[Arrays],
+    weights: Sequence[float],
+    spec: AggregationSpec,
+    sent: Arrays | None = None,
+) -> dict[str, npt.NDArray[Any]]:
+    """The clients' weights as one, by the rule of the spec; by default :func:`weighted_mean`.
+
+    Median and trimmed mean (Yin et al. 2018) are taken coordinate by coordinate, and every client
+    counts once: a weight is a claim of the client's, and one that lies about its weights may lie
+    about its training nodes too. A client of weight 0 (without training nodes) does not count.
+
+    Args:
+        clients: what those sent who answered, in the clients' order.
+        weights: their training nodes.
+        spec: the rule, and how far a client may move away from what it was sent.
+        sent: the weights that the clients started from; None where each had its own, and then
+            nothing can be clipped.
+    """
+    if spec.clip and sent is not None:
+        clients = [clipped(sent, arrays, spec.clip) for arrays in clients]
+    if spec.rule == "mean":
+        return weighted_mean(clients, weights)
+    _check_alike(clients, weights)
+    counted = [arrays for arrays, weight in zip(clients, weights, strict=True) if weight > 0]
+    centre = _median if spec.rule == "median" else _trimmed_mean(spec.trim)
+    return {
+        name: centre(np.stack([arrays[name].astype(np.float64) for arrays in counted])).astype(
+            first.dtype
+        )
+        for name, first in counted[0].items()
+    }
 
 
 def weighted_mean(
@@ -20,13 +58,8 @@ def weighted_mean(
     who answered first, and what all clients agree on stays as it is to the last bit. A client of
     weight 0 (without training nodes) does not count.
     """
+    _check_alike(clients, weights)
     total = float(sum(weights))
-    if total <= 0:
-        raise InputError("no client has a training node, so there is nothing to average")
-    shapes = [{name: array.shape for name, array in arrays.items()} for arrays in clients]
-    for number, own in enumerate(shapes):
-        if own != shapes[0]:  # numpy would stretch an array that happens to fit
-            raise InputError(f"client {number} sent other names or shapes than client 0")
     mean = {}
     for name, first in clients[0].items():
         sums = np.zeros(first.shape, np.float64)
@@ -34,3 +67,57 @@ def weighted_mean(
             sums += weight * arrays[name].astype(np.float64)
         mean[name] = (sums / total).astype(first.dtype)
     return mean
+
+
+def clipped(sent: Arrays, arrays: Arrays, clip: float) -> Arrays:
+    """The weights with their change against ``sent`` shortened to norm ``clip``.
+
+    A shorter change stays as it is to the last bit. One that is too large to have a norm, or not
+    a number at all, is no change.
+    """
+    if _shapes(sent) != _shapes(arrays):
+        raise InputError("a client sent other names or shapes than those that it was sent")
+    with np.errstate(over="ignore", invalid="ignore"):
+        change = {name: arrays[name].astype(np.float64) - sent[name] for name in arrays}
+        norm = math.sqrt(sum(float(np.vdot(array, array)) for array in change.values()))
+    if norm <= clip:
+        return arrays
+    if not math.isfinite(norm):
+        return sent
+    return {
+        name: (sent[name] + clip / norm * array).astype(arrays[name].dtype)
+        for name, array in change.items()
+    }
+
+
+def _median(values: Floats) -> Floats:
+    middle: Floats = np.median(values, axis=0)
+    return middle
+
+
+def _trimmed_mean(trim: float) -> Callable[[Floats], Floats]:
+    """Rounded up, or with few clients a small share would cut off nobody; somebody stays."""
+
+    def centre(values: Floats) -> Floats:
+        count = len(values)
+        cut = min(math.ceil(trim * count - 1e-9), (count - 1) // 2)
+        kept: Floats = np.sort(values, axis=0)[cut : count - cut]
+        mean: Floats = np.clip(kept.mean(axis=0), kept[0], kept[-1])  # rounding leads nowhere else
+        return mean
+
+    return centre
+
+
+def _check_alike(clients: Sequence[Arrays], weights: Sequence[float]) -> None:
+    if float(sum(weights)) <= 0:
+        raise InputError("no client has a training node, so there is nothing to average")
+    for number, arrays in enumerate(clients):
+        if _shapes(arrays) != _shapes(clients[0]):  # numpy would stretch an array that fits
+            raise InputError(
+                f"weights to be averaged differ in names or shapes: number {number + 1} of "
+                f"{len(clients)} from the first"
+            )
+
+
+def _shapes(arrays: Arrays) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape for name, array in arrays.items()}

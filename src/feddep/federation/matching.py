@@ -1,11 +1,11 @@
 """What a third party does that knows the edges between clients: who links to whom."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from feddep.federation.messages import State, group
+from feddep.federation.messages import State, group, grouped
 
 Longs = npt.NDArray[np.int64]
 
@@ -26,6 +26,15 @@ class Matching:
             np.unique(everything[everything[:, 1] == client, 2]) for client in range(len(known))
         ]
         """For every client the nodes that others link to, in ascending order."""
+
+    def among(self, clients: Collection[int]) -> "Matching":
+        """The edges that lead to these clients only: to those that did show their nodes."""
+        there = np.array(sorted(clients), np.int64)
+        kept = {
+            str(client): rows[np.isin(rows[:, 1], there)]
+            for client, rows in enumerate(self._crossings)
+        }
+        return Matching(grouped("crossings", kept))
 
     def own_nodes(self, client: int) -> Longs:
         """The client's end of each of its lost edges, ``(k,)``."""

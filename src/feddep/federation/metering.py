@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from feddep.errors import RuntimeFailureError
 from feddep.federation.messages import Reply, Request, group_of, payload_bytes
 
 
@@ -11,8 +12,32 @@ class Transport(Protocol):
     """A runtime only carries messages: this one call is all that phases know of it."""
 
     def exchange(self, requests: Sequence[Request]) -> list[Reply]:
-        """Delivers the requests and returns the replies in the same order."""
+        """Delivers the requests and returns the replies in the same order.
+
+        A client that is away, or whose reply was refused, has none: whose a reply is, only
+        ``reply.client`` tells.
+        """
         ...
+
+
+def matched(
+    requests: Sequence[Request], replies: Sequence[Reply]
+) -> list[tuple[Request, Reply | None]]:
+    """Every request with its reply, or with None where there is none.
+
+    Raises:
+        RuntimeFailureError: a reply answers no request, or replies are out of order.
+    """
+    pairs: list[tuple[Request, Reply | None]] = []
+    left = list(reversed(replies))
+    for request in requests:
+        answered = bool(left) and left[-1].client == request.client
+        pairs.append((request, left.pop() if answered else None))
+    if left:
+        raise RuntimeFailureError(
+            f"a reply of client {left[-1].client} came that nobody had asked for, or out of turn"
+        )
+    return pairs
 
 
 @dataclass
@@ -44,13 +69,14 @@ class Meter:
             self.phases.setdefault(name, Traffic())
 
     def exchange(self, requests: Sequence[Request]) -> list[Reply]:
-        """Passes the requests on and counts both ways."""
+        """Passes the requests on and counts both ways; what is not answered was sent too."""
         replies = self.transport.exchange(requests)
-        for request, reply in zip(requests, replies, strict=True):
+        for request, reply in matched(requests, replies):
             traffic = self.phases.setdefault(request.phase, Traffic())
             traffic.down_bytes += payload_bytes(request.arrays)
-            traffic.up_bytes += payload_bytes(reply.arrays)
-            self._note(request.phase, reply)
+            if reply is not None:
+                traffic.up_bytes += payload_bytes(reply.arrays)
+                self._note(request.phase, reply)
         return replies
 
     def _note(self, phase: str, reply: Reply) -> None:

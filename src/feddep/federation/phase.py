@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from feddep.errors import RuntimeFailureError
 from feddep.federation.messages import Arrays, Reply, Request, State
 
 Silo = TypeVar("Silo", contravariant=True)
@@ -32,7 +33,11 @@ class Report:
 
 @dataclass(frozen=True)
 class Ask:
-    """The server half's way to its clients, bound to one phase and round."""
+    """The server half's way to its clients, bound to one phase and round.
+
+    Everybody is asked at every step. A client that is away has no reply, and what it would have
+    said is left out: go by ``reply.client``, never by a reply's place in the list.
+    """
 
     clients: int
     phase: str
@@ -44,15 +49,25 @@ class Ask:
         return self.each(step, [arrays or {}] * self.clients)
 
     def each(self, step: str, arrays: Sequence[Arrays]) -> list[Reply]:
-        """Asks every client, each with arrays of its own."""
+        """Asks every client, each with arrays of its own; the replies are in the clients' order.
+
+        Raises:
+            RuntimeFailureError: nobody answered.
+        """
         if len(arrays) != self.clients:
             raise ValueError(f"expected arrays for {self.clients} clients (got {len(arrays)})")
-        return self.send(
+        replies = self.send(
             [
                 Request(client, self.phase, step, self.round, own)
                 for client, own in enumerate(arrays)
             ]
         )
+        if not replies:
+            raise RuntimeFailureError(
+                f"none of {self.clients} clients answered in phase {self.phase!r}, "
+                f"round {self.round}, step {step!r}"
+            )
+        return replies
 
 
 class Phase(Protocol[Silo, Recipe]):

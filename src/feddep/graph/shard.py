@@ -49,6 +49,7 @@ LOST_EDGES_NOTE = (
     "such edge is known."
 )
 
+_SLICE = 1 << 16
 _ORDER = "order.npy"
 _LOST = "lost_edges.csv"
 
@@ -111,6 +112,20 @@ class Shards:
         lost: Ints = edges[source_owner != target_owner]
         return lost
 
+    @property
+    def lost_share(self) -> float:
+        """ΔE / |E|, the share of edges between clients; 0 for a graph without edges.
+
+        Counted in slices, so that a large graph needs no second list of its edges.
+        """
+        graph, lost = self.graph, 0
+        for start in range(0, graph.nodes, _SLICE):
+            bounds = graph.indptr[start : start + _SLICE + 1]
+            here = np.repeat(self.owner[start : start + _SLICE], np.diff(bounds))
+            there = self.owner[graph.indices[bounds[0] : bounds[-1]]]
+            lost += int(np.count_nonzero(here != there))
+        return lost / len(graph.indices) if graph.edges else 0.0
+
     def crossings(self) -> list[Longs]:
         """For each client ``(k, 3)``: a node of its own, another client, and a neighbour there.
 
@@ -160,7 +175,7 @@ def write_shards(shards: Shards, folder: AnyPath, *, overwrite: bool = False) ->
     """Writes a shard collection; ``overwrite`` as in :func:`~feddep.graph.folder.write_graph`."""
     with replacing(Path(folder), overwrite) as draft:
         for client, shard in enumerate(shards):
-            fill_graph_folder(shard, draft / _client_folder(client))
+            fill_graph_folder(shard, draft / client_folder(client))
         order = np.concatenate([shards.members(client) for client in range(shards.clients)])
         np.save(draft / _ORDER, order, allow_pickle=False)
         write_id_pairs(draft / _LOST, shards.lost_edges(), shards.graph.node_ids)
@@ -189,7 +204,7 @@ def read_shards(folder: AnyPath) -> Shards:
     manifest = read_manifest(folder, _ShardsManifest)
     required = {*_client_manifests(manifest.clients), _ORDER}
     verify_files(folder, manifest.files, required, optional={_LOST})
-    clients = [read_graph(folder / _client_folder(i)) for i in range(manifest.clients)]
+    clients = [read_graph(folder / client_folder(i)) for i in range(manifest.clients)]
     order = _read_order(folder / _ORDER, sum(client.nodes for client in clients))
     owner = np.empty(len(order), np.int32)
     owner[order] = np.repeat(np.arange(len(clients)), [client.nodes for client in clients])
@@ -213,12 +228,13 @@ def is_shard_collection(folder: AnyPath) -> bool:
     return format_of(Path(folder)) == "feddep-shards"
 
 
-def _client_folder(client: int) -> str:
+def client_folder(client: int) -> str:
+    """The name of one client's graph folder in a collection."""
     return f"client-{client:03d}"
 
 
 def _client_manifests(clients: int) -> list[str]:
-    return [f"{_client_folder(client)}/{MANIFEST}" for client in range(clients)]
+    return [f"{client_folder(client)}/{MANIFEST}" for client in range(clients)]
 
 
 def _read_order(path: Path, nodes: int) -> Ints:

@@ -4,6 +4,9 @@ The embeddings are sampled too: an embedding over full neighbour lists would sho
 the paper's privacy statement is about sampled ones (section 3.3).
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -34,6 +37,11 @@ def local_embeddings(silo: Silo) -> tuple[npt.NDArray[np.float32], Weights]:
         return (features if isinstance(features, np.ndarray) else features.toarray()), {}
     model = train_local_gnn(silo)
     return embed(model, silo), to_arrays(model.trunk)
+
+
+def known_embeddings(silo: Silo, memory: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.float32]:
+    """z from the silo's memory; a silo that was away when all others trained does so now."""
+    return memory["embeddings"] if "embeddings" in memory else local_embeddings(silo)[0]
 
 
 def train_local_gnn(silo: Silo) -> LocalGnn:

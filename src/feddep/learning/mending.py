@@ -11,8 +11,10 @@ from torch import Tensor
 
 from feddep.learning.expansion import expand, features_from
 from feddep.learning.generation import GeneratorTraining, Targets
-from feddep.learning.prototypes import Prototypes
+from feddep.learning.local_gnn import known_embeddings
+from feddep.learning.prototypes import Prototypes, find_prototypes
 from feddep.learning.recipe import Silo
+from feddep.models.generator import DeepGenerator
 from feddep.models.sage import FusedSage
 from feddep.models.weights import to_arrays
 
@@ -61,8 +63,10 @@ class GeneratedNeighbours:
         spec = silo.recipe.generator
         if round % spec.refresh == 0 or "mended" not in memory:
             seeds = silo.seeds.child("mending", round)
+            memory = with_prototypes(silo, memory)
             training = generator_training(silo, memory)
-            generator = training.generator(_parts(memory, "generator"))
+            known = _parts(memory, "generator")
+            generator = training.generator(known) if known else pretrained(training)[0]
             targets = targets_of(training, memory)
             training.joint_step(generator, classifier, seeds.child("joint"), targets)
             mended = training.mend(generator, seeds)
@@ -75,23 +79,34 @@ class GeneratedNeighbours:
 
 @dataclass(frozen=True)
 class KnownNeighbours:
-    """Neighbours that the silo was told of once; their mean is in its memory as ``mended``."""
+    """Neighbours that the silo was told of once; their mean is in its memory as ``mended``.
+
+    A silo that was away when it was to be told has z̄ = 0, as at the paper's inference.
+    """
 
     def mend(
         self, classifier: FusedSage, silo: Silo, memory: Memory, round: int
     ) -> tuple[Mended, Memory]:
         """See :class:`Mender`."""
+        if "mended" not in memory:
+            nothing = torch.zeros(silo.graph.nodes, silo.recipe.embedding_width)
+            return Mended(silo, nothing.to(silo.device)), memory
         return Mended(silo, torch.tensor(memory["mended"], device=silo.device)), memory
 
 
 @dataclass(frozen=True)
 class AddedNodes:
-    """Neighbours that stand in the silo's memory as nodes: their features and their links."""
+    """Neighbours that stand in the silo's memory as nodes: their features and their links.
+
+    A silo that was away when it was to be told of them has the nodes of its own.
+    """
 
     def mend(
         self, classifier: FusedSage, silo: Silo, memory: Memory, round: int
     ) -> tuple[Mended, Memory]:
         """See :class:`Mender`."""
+        if "added/links" not in memory:
+            return Mended(silo), memory
         known: tuple[npt.NDArray[Any], Silo] | None = silo.prepared.get(_EXPANDED)
         if known is None or known[0] is not memory["added/links"]:
             features = features_from(_parts(memory, "added"), silo.graph.feature_count)
@@ -99,6 +114,39 @@ class AddedNodes:
             known = memory["added/links"], replace(silo, graph=graph)
             silo.prepared[_EXPANDED] = known
         return Mended(known[1]), memory
+
+
+def with_prototypes(silo: Silo, memory: Memory) -> Memory:
+    """The memory with clusters of the embeddings in the embeddings' place, if it has none yet.
+
+    The same seed gives the same clusters, so a silo that was away when the others looked for
+    theirs still comes to those that it would have had.
+    """
+    if "prototypes" in memory:
+        return memory
+    seed = silo.seeds.integer("prototypes")
+    found = find_prototypes(known_embeddings(silo, memory), silo.recipe.embedding, seed)
+    return _in_place_of_embeddings(memory, found)
+
+
+def with_nodes_as_prototypes(silo: Silo, memory: Memory) -> Memory:
+    """The same with each node as a cluster of its own, for what never leaves the silo."""
+    if "prototypes" in memory and "embeddings" not in memory:
+        return memory
+    embeddings = known_embeddings(silo, memory)
+    return _in_place_of_embeddings(memory, Prototypes(embeddings, np.arange(len(embeddings))))
+
+
+def _in_place_of_embeddings(memory: Memory, found: Prototypes) -> Memory:
+    kept = {name: array for name, array in memory.items() if name != "embeddings"}
+    return {**kept, "prototypes": found.centres, "cluster": found.cluster}
+
+
+def pretrained(training: GeneratorTraining) -> tuple[DeepGenerator, float]:
+    """A new DGen trained on the silo's impaired graph alone, and its mean loss."""
+    silo, generator = training.silo, training.generator()
+    loss = training.pretrain(generator, silo.seeds.child("generator"), silo.recipe.generator.epochs)
+    return generator, loss
 
 
 def generator_training(silo: Silo, memory: Memory) -> GeneratorTraining:

@@ -1,6 +1,6 @@
 """What all parties of a run agree on before it starts, and what one of them works with."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -15,6 +15,7 @@ from feddep.models.kernels import FeatureTable
 from feddep.models.sage import FusedSage, Fusion, ModelSpec, initialise
 from feddep.models.weights import Weights, from_arrays
 from feddep.privacy.perturb import perturbed
+from feddep.privacy.robustness import AggregationSpec
 from feddep.privacy.spec import PrivacySpec
 from feddep.seeding import Seeds
 
@@ -58,6 +59,7 @@ class Recipe:
         embedding: the local GNN and its prototypes.
         generator: DGen.
         privacy: what stands between the silos' edges and what leaves them.
+        aggregation: how the silos' weights become one classifier.
         fusion: which of the classifier's layers take embeddings of missing neighbours.
     """
 
@@ -69,6 +71,7 @@ class Recipe:
     embedding: EmbeddingSpec = field(default_factory=EmbeddingSpec)
     generator: GeneratorSpec = field(default_factory=GeneratorSpec)
     privacy: PrivacySpec = field(default_factory=PrivacySpec)
+    aggregation: AggregationSpec = field(default_factory=AggregationSpec)
     fusion: Fusion = "none"
 
     @property
@@ -95,11 +98,23 @@ class Recipe:
         return model
 
 
-def open_silo(client: int, graph: Graph, recipe: Recipe, device: torch.device) -> "Silo":
-    """A party with the graph that its privacy mechanism leaves it to work with."""
-    rng = Seeds(recipe.seed).child("client", client).stream("privacy")
+def open_silo(
+    client: int, graph: Graph, recipe: Recipe, device: torch.device, secret: int | None = None
+) -> "Silo":
+    """A party with the graph that its privacy mechanism leaves it to work with.
+
+    Args:
+        client: the party's number.
+        graph: its true graph.
+        recipe: what was agreed.
+        device: where it computes.
+        secret: root of the party's random streams. None takes the run's seed, which everybody
+            knows: a simulation can be repeated, and its noise can be taken off again.
+    """
+    silo = Silo(client, graph, recipe, device, secret)
+    rng = silo.seeds.stream("privacy")
     protected = perturbed(graph, recipe.privacy, recipe.training.fanout, rng)
-    return Silo(client, protected, recipe, device)
+    return replace(silo, graph=protected)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,12 +126,14 @@ class Silo:
         graph: its subgraph.
         recipe: what was agreed.
         device: where it computes.
+        secret: root of its random streams; None takes the run's seed.
     """
 
     client: int
     graph: Graph
     recipe: Recipe
     device: torch.device
+    secret: int | None = None
 
     @cached_property
     def table(self) -> FeatureTable:
@@ -136,7 +153,8 @@ class Silo:
     @property
     def seeds(self) -> Seeds:
         """The party's own random streams."""
-        return Seeds(self.recipe.seed).child("client", self.client)
+        root = self.recipe.seed if self.secret is None else self.secret
+        return Seeds(root).child("client", self.client)
 
     def classifier(self, weights: Weights | None = None) -> FusedSage:
         """:meth:`Recipe.classifier` on the party's device."""

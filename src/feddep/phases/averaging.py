@@ -5,11 +5,13 @@ validation and test nodes, trains it on, and returns the new weights. One more r
 scores the final classifier. So a score never costs a message of its own.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from feddep.federation.aggregation import weighted_mean
+from feddep.errors import RuntimeFailureError
+from feddep.federation.aggregation import aggregate
 from feddep.federation.messages import Reply, Request, State, group, grouped
 from feddep.federation.phase import Ask, Report
 from feddep.graph.graph import Part
@@ -40,7 +42,12 @@ class Averaging:
         return recipe.training.rounds + 1
 
     def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, Report]:
-        """Sends the classifier out and averages what comes back."""
+        """Sends the classifier out and averages what comes back, from those who answer.
+
+        Raises:
+            RuntimeFailureError: all who have something to train on are away. The round would pass
+                without training, and nobody would notice.
+        """
         weights = group(state, "classifier") or to_arrays(recipe.classifier())
         last = ask.round == recipe.training.rounds
         replies = ask.all("score" if last else "train", grouped("classifier", weights))
@@ -53,9 +60,12 @@ class Averaging:
         report = Report(ask.round, metrics, weights)
         if last:
             return state, report
-        mean = weighted_mean(
+        _check_somebody_trained(replies, ask)
+        mean = aggregate(
             [group(reply.arrays, "classifier") for reply in replies],
             [reply.metrics["training_nodes"] for reply in replies],
+            recipe.aggregation,
+            sent=weights,
         )
         return {**state, **grouped("classifier", mean), "loss": np.array(next_loss)}, report
 
@@ -83,3 +93,12 @@ class Averaging:
                 rng=seeds.stream("update"),
             )
         return Reply(request.client, grouped("classifier", weights), metrics), state
+
+
+def _check_somebody_trained(replies: Sequence[Reply], ask: Ask) -> None:
+    away = sorted(set(range(ask.clients)) - {reply.client for reply in replies})
+    if away and not any(reply.metrics["training_nodes"] for reply in replies):
+        raise RuntimeFailureError(
+            f"no client that answered in round {ask.round} has a training node, so there is "
+            f"nothing to average; without an answer: {', '.join(map(str, away))}"
+        )

@@ -7,6 +7,7 @@ import numpy as np
 from feddep.federation.messages import Arrays, Reply, Request, State
 from feddep.federation.phase import Ask
 from feddep.learning.code_graph import nearest_elsewhere
+from feddep.learning.local_gnn import known_embeddings
 from feddep.learning.mending import centred
 from feddep.learning.recipe import Recipe, Silo
 
@@ -28,23 +29,31 @@ class CodeGraph:
         return 1
 
     def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, None]:
-        """Collects the codes, links them, and tells every node the mean of its new neighbours."""
-        codes = [reply.arrays["codes"] for reply in ask.all("show")]
+        """Collects the codes, links them, and tells every node the mean of its new neighbours.
+
+        A client that shows no codes cannot be told anything about its nodes.
+        """
+        replies = ask.all("show")
+        codes = [reply.arrays["codes"] for reply in replies]
         k = recipe.embedding.code_neighbours
-        told: list[Arrays] = [
-            {"neighbours": nearest_elsewhere(codes, client, k)} for client in range(ask.clients)
-        ]
-        ask.each("receive", told)
+        told: dict[int, Arrays] = {
+            reply.client: {"neighbours": nearest_elsewhere(codes, place, k)}
+            for place, reply in enumerate(replies)
+        }
+        ask.each("receive", [told.get(client, {}) for client in range(ask.clients)])
         return state, None
 
     def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
         """Shows noised codes, or takes in the means of their neighbours."""
         if request.step == "show":
-            embeddings, noise = state["embeddings"], silo.recipe.embedding.code_noise
+            embeddings = known_embeddings(silo, state)
+            noise = silo.recipe.embedding.code_noise
             drawn = silo.seeds.stream(self.name).standard_normal(embeddings.shape, np.float32)
             codes = embeddings + np.float32(noise) * drawn
             kept = {name: array for name, array in state.items() if name != "embeddings"}
             return Reply(request.client, {"codes": codes}), kept
+        if "neighbours" not in request.arrays:
+            return Reply(request.client), state
         mended = np.array(request.arrays["neighbours"])
         # A node's new neighbours are so much like itself that F would rely on them alone, and
         # know nothing where there are none: at the paper's inference.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from feddep.federation.messages import Reply, Request, State, grouped
 from feddep.federation.phase import Ask
-from feddep.learning.mending import generator_training
+from feddep.learning.mending import generator_training, pretrained, with_prototypes
 from feddep.learning.recipe import Recipe, Silo
 from feddep.models.weights import to_arrays
 
@@ -26,10 +26,8 @@ class GeneratorPretraining:
         return state, None
 
     def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
-        """Trains DGen on the client's impaired graph."""
-        training = generator_training(silo, state)
-        generator = training.generator()
-        seeds = silo.seeds.child("generator")
-        loss = training.pretrain(generator, seeds, silo.recipe.generator.epochs)
+        """Trains DGen on the client's impaired graph, against the prototypes that came."""
+        state = with_prototypes(silo, state)
+        generator, loss = pretrained(generator_training(silo, state))
         state = {**state, **grouped("generator", to_arrays(generator))}
         return Reply(request.client, metrics={"generator_loss": loss}), state

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from feddep.federation.aggregation import weighted_mean
+from feddep.federation.aggregation import aggregate
 from feddep.federation.messages import Reply, Request, State, group, grouped
 from feddep.federation.phase import Ask
 from feddep.graph.graph import Part
 from feddep.learning.local_gnn import local_embeddings
+from feddep.learning.prototypes import LocalGnn
 from feddep.learning.recipe import Recipe, Silo
 from feddep.models.weights import to_arrays
 
@@ -28,12 +29,16 @@ class LocalGnnTraining:
         return 1
 
     def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, None]:
-        """Lets every client train, and averages what they send, if anything."""
-        replies = ask.all("train")
-        sent = [group(reply.arrays, "classifier") for reply in replies]
-        if not all(sent):
+        """Lets every client train, and averages what they send, if anything.
+
+        Where nobody sends something that counts, F starts as it does without a warm start.
+        """
+        shown = [reply for reply in ask.all("train") if group(reply.arrays, "classifier")]
+        sent = [group(reply.arrays, "classifier") for reply in shown]
+        nodes = [reply.metrics.get("training_nodes", 0) for reply in shown]
+        if not any(nodes):
             return state, None
-        mean = weighted_mean(sent, [reply.metrics["training_nodes"] for reply in replies])
+        mean = aggregate(sent, nodes, recipe.aggregation)
         start = to_arrays(recipe.classifier())
         return {**state, **grouped("classifier", start | mean)}, None
 
@@ -43,12 +48,23 @@ class LocalGnnTraining:
         state = {**state, "embeddings": embeddings}
         if not silo.recipe.embedding.warm_start:
             return Reply(request.client), state
-        shapes = {name: array.shape for name, array in to_arrays(silo.classifier()).items()}
-        last = f"convolutions.{silo.recipe.model.layers - 1}."
-        shared = {
-            name: np.asarray(array)
-            for name, array in weights.items()
-            if not name.startswith(last) and array.shape == shapes.get(name)
-        }
+        shared = {name: np.asarray(weights[name]) for name in shared_shapes(silo.recipe)}
         metrics = {"training_nodes": len(silo.graph.members(Part.TRAIN))}
         return Reply(request.client, grouped("classifier", shared), metrics), state
+
+
+def shared_shapes(recipe: Recipe) -> dict[str, tuple[int, ...]]:
+    """What a client sends for a warm start: where the local GNN and F agree in name and shape.
+
+    The last convolution is left out even if it happens to fit: it leads elsewhere.
+    """
+    if not recipe.embedding.warm_start or not recipe.embedding.depth:
+        return {}
+    local = LocalGnn(recipe.model, recipe.embedding, recipe.features, recipe.classes).trunk
+    shapes = {name: tuple(weight.shape) for name, weight in local.named_parameters()}
+    last = f"convolutions.{recipe.model.layers - 1}."
+    return {
+        name: tuple(weight.shape)
+        for name, weight in recipe.classifier().named_parameters()
+        if not name.startswith(last) and shapes.get(name) == tuple(weight.shape)
+    }

@@ -30,6 +30,7 @@ class NeighbourExpansion:
         """Asks every client for the nodes that others link to, and passes them on."""
         matching = Matching(state)
         replies = ask.each("show", [{"nodes": nodes} for nodes in matching.linked])
+        matching = matching.among([reply.client for reply in replies])
         shown = stacked(
             [features_from(group(r.arrays, "features"), recipe.features) for r in replies]
         )

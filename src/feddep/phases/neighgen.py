@@ -16,7 +16,11 @@ from feddep.federation.messages import Arrays, Reply, Request, State, group, gro
 from feddep.federation.phase import Ask
 from feddep.learning import neighgen
 from feddep.learning.expansion import features_to
-from feddep.learning.mending import forget_generator_training, generator_training
+from feddep.learning.mending import (
+    forget_generator_training,
+    generator_training,
+    with_nodes_as_prototypes,
+)
 from feddep.learning.recipe import Recipe, Silo
 from feddep.models.weights import to_arrays
 
@@ -34,9 +38,9 @@ class NeighGenTraining:
 
     def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, None]:
         """Passes generators and inputs on to all others, and their summed gradients back."""
-        shared = [reply.arrays for reply in ask.all("share")]
+        shared = {reply.client: reply.arrays for reply in ask.all("share")}
         others = [
-            _by_client({j: arrays for j, arrays in enumerate(shared) if j != client})
+            _by_client({j: arrays for j, arrays in shared.items() if j != client})
             for client in range(ask.clients)
         ]
         replies = ask.each("compare", others)
@@ -57,18 +61,15 @@ class NeighGenTraining:
                 found |= grouped(client, neighgen.pull(arrays, silo.graph.features))
             return Reply(request.client, grouped("gradients", found)), state
 
-        if "embeddings" in state:  # each node is a cluster of its own, at its features
-            own = state["embeddings"]
-            state = {name: array for name, array in state.items() if name != "embeddings"}
-            state |= {"prototypes": own, "cluster": np.arange(len(own))}
+        state = with_nodes_as_prototypes(silo, state)  # at their features
         training = generator_training(silo, state)
         generator = training.generator(group(state, "generator") or None)
         seeds = silo.seeds.child(self.name, request.round)
+        if not group(state, "generator"):
+            epochs = silo.recipe.generator.epochs
+            training.pretrain(generator, seeds.child("local"), epochs)
+            state = {**state, **grouped("generator", to_arrays(generator))}
         if request.step == "share":
-            if not group(state, "generator"):
-                epochs = silo.recipe.generator.epochs
-                training.pretrain(generator, seeds.child("local"), epochs)
-                state = {**state, **grouped("generator", to_arrays(generator))}
             shared = neighgen.shared(training, generator, seeds)
             return Reply(request.client, grouped("neighgen", shared)), state
 

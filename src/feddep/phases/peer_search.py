@@ -6,17 +6,20 @@ gradient of the squared distance. The server adds the gradients up. With one oth
 gradient shows the embedding of a node as it is; nothing here is private.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from feddep.federation.messages import Reply, Request, State, group, grouped
+from feddep.federation.messages import Arrays, Reply, Request, State, group, grouped
 from feddep.federation.phase import Ask
 from feddep.learning.generation import squared_distances
-from feddep.learning.mending import generator_training, targets_of
+from feddep.learning.mending import (
+    generator_training,
+    targets_of,
+    with_nodes_as_prototypes,
+)
 from feddep.learning.recipe import Recipe, Silo
 from feddep.models.weights import to_arrays
 
@@ -37,47 +40,59 @@ class PeerSearch:
         return max(1, recipe.generator.epochs)
 
     def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, None]:
-        """Passes generated rows on to all others, and their summed gradients back."""
-        rows = [reply.arrays["generated"] for reply in ask.all("generate")]
+        """Passes generated rows on to all others, and their summed gradients back.
+
+        A client whose rows nobody saw is told nothing, and trains on its own.
+        """
+        rows = {reply.client: reply.arrays["generated"] for reply in ask.all("generate")}
         others = [
-            grouped("generated", {str(j): r for j, r in enumerate(rows) if j != client})
+            grouped("generated", {str(j): r for j, r in rows.items() if j != client})
             for client in range(ask.clients)
         ]
         found = [group(reply.arrays, "gradients") for reply in ask.each("compare", others)]
-        sums = [_total(found, str(client), own) for client, own in enumerate(rows)]
-        pulls = np.array(ask.clients - 1)
-        ask.each("train", [{"gradients": total, "pulls": pulls} for total in sums])
+        told: dict[int, Arrays] = {}
+        for client, own in rows.items():
+            pulls = [gradients[str(client)] for gradients in found if str(client) in gradients]
+            total = sum(pulls, np.zeros_like(own))
+            told[client] = {"gradients": total, "pulls": np.array(len(pulls))}
+        ask.each("train", [told.get(client, {}) for client in range(ask.clients)])
         return state, None
 
     def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
         """Generates; compares the others' rows with the own embeddings; or trains for an epoch."""
+        state = with_nodes_as_prototypes(silo, state)
         if request.step == "compare":
             own = torch.tensor(state["prototypes"])
             sent = group(request.arrays, "generated")
             gradients = {peer: pull(rows, own) for peer, rows in sent.items()}
             return Reply(request.client, grouped("gradients", gradients)), state
 
-        if "embeddings" in state:  # each node is a cluster of its own
-            embeddings = state["embeddings"]
-            state = {name: array for name, array in state.items() if name != "embeddings"}
-            state |= {"prototypes": embeddings, "cluster": np.arange(len(embeddings))}
         training = generator_training(silo, state)
         generator = training.generator(group(state, "generator") or None)
         seeds = silo.seeds.child(self.name, request.round)
-        generated = training.generate(generator, seeds.child("generate"))
         if request.step == "generate":
+            generated = training.generate(generator, seeds.child("generate"))
             return Reply(request.client, {"generated": generated}), state
 
-        # The sum of n squared distances to points t_j has the gradient of n times the squared
-        # distance to their mean; so a pull towards that mean is the same, as long as each row
-        # keeps its nearest nodes, that is for one epoch.
-        pulls = int(request.arrays["pulls"])
-        pulled = generated - request.arrays["gradients"] / np.float32(2 * max(1, pulls))
-        state = {**state, "pulled": pulled, "pulls": np.array(pulls)}
+        if "gradients" in request.arrays:
+            generated = training.generate(generator, seeds.child("generate"))
+            state = {**state, **_pulled(generated, request.arrays)}
         targets = targets_of(training, state)
         loss = training.pretrain(generator, seeds, 1, targets)
         state = {**state, **grouped("generator", to_arrays(generator))}
         return Reply(request.client, metrics={"generator_loss": loss}), state
+
+
+def _pulled(generated: Floats, told: Arrays) -> State:
+    """Where the others pull the generated rows to, in the mean over those who do.
+
+    The sum of n squared distances to points t_j has the gradient of n times the squared distance
+    to their mean; so a pull towards that mean is the same, as long as each row keeps its nearest
+    nodes, that is for one epoch.
+    """
+    pulls = int(told["pulls"])
+    pulled = generated - told["gradients"] / np.float32(2 * max(1, pulls))
+    return {"pulled": pulled, "pulls": np.array(pulls)}
 
 
 def pull(rows: Floats, embeddings: torch.Tensor) -> Floats:
@@ -91,11 +106,3 @@ def pull(rows: Floats, embeddings: torch.Tensor) -> Floats:
     )
     gradient: Floats = (2 * (flat - embeddings[nearest])).reshape(rows.shape).numpy()
     return gradient
-
-
-def _total(found: Sequence[State], client: str, like: Floats) -> Floats:
-    total = np.zeros_like(like)
-    for gradients in found:
-        if client in gradients:
-            total += gradients[client]
-    return total

@@ -9,7 +9,8 @@ import numpy as np
 
 from feddep.federation.messages import Reply, Request, State, group, grouped
 from feddep.federation.phase import Ask
-from feddep.learning.prototypes import find_prototypes, released
+from feddep.learning.mending import with_prototypes
+from feddep.learning.prototypes import Prototypes, released
 from feddep.learning.recipe import Recipe, Silo
 
 
@@ -26,9 +27,9 @@ class PrototypeExchange:
 
     def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, None]:
         """Collects every client's prototypes and gives each client those of the others."""
-        released = [reply.arrays["prototypes"] for reply in ask.all("release")]
+        shown = {reply.client: reply.arrays["prototypes"] for reply in ask.all("release")}
         foreign = [
-            grouped("foreign", {str(j): z for j, z in enumerate(released) if j != client})
+            grouped("foreign", {str(j): z for j, z in shown.items() if j != client})
             for client in range(ask.clients)
         ]
         ask.each("receive", foreign)
@@ -39,9 +40,6 @@ class PrototypeExchange:
         if request.step == "receive":
             copies = {name: np.array(a) for name, a in group(request.arrays, "foreign").items()}
             return Reply(request.client), {**state, **grouped("foreign", copies)}
-        seed = silo.seeds.integer("prototypes")
-        found = find_prototypes(state["embeddings"], silo.recipe.embedding, seed)
-        kept = {name: array for name, array in state.items() if name != "embeddings"}
-        kept |= {"prototypes": found.centres, "cluster": found.cluster}
-        shown = released(found, silo.recipe.embedding)
-        return Reply(request.client, {"prototypes": shown}), kept
+        state = with_prototypes(silo, state)
+        found = Prototypes(state["prototypes"], state["cluster"])
+        return Reply(request.client, {"prototypes": released(found, silo.recipe.embedding)}), state

@@ -11,6 +11,7 @@ import numpy as np
 from feddep.federation.matching import Matching
 from feddep.federation.messages import Arrays, Reply, Request, State
 from feddep.federation.phase import Ask
+from feddep.learning.local_gnn import known_embeddings
 from feddep.learning.mending import mean_of
 from feddep.learning.recipe import Recipe, Silo
 
@@ -30,6 +31,7 @@ class TrueNeighbours:
         """Asks every client for the nodes that others link to, and tells these about them."""
         matching = Matching(state)
         replies = ask.each("show", [{"nodes": nodes} for nodes in matching.linked])
+        matching = matching.among([reply.client for reply in replies])
         shown = np.concatenate([reply.arrays["embeddings"] for reply in replies])
         told: list[Arrays] = [
             {"nodes": matching.own_nodes(c), "neighbours": shown[matching.places(c)]}
@@ -42,6 +44,7 @@ class TrueNeighbours:
         """Shows embeddings of some of its nodes, or takes in those of their neighbours."""
         nodes = request.arrays["nodes"]
         if request.step == "show":
+            state = {**state, "embeddings": known_embeddings(silo, state)}
             return Reply(request.client, {"embeddings": state["embeddings"][nodes]}), state
         mended = mean_of(nodes, request.arrays["neighbours"], silo)
         kept = {name: array for name, array in state.items() if name != "embeddings"}

@@ -72,6 +72,21 @@ class RandomisedResponse:
 
 
 @dataclass(frozen=True)
+class SparseResponse:
+    """Randomised response with two rates of its own: fewer edges are kept, fewer created.
+
+    Attributes:
+        keep: q₁, probability that an edge stayed.
+        create: q₀, probability that any other pair became an edge.
+        noise_from: ``seed`` in a simulation, whose noise anybody can repeat.
+    """
+
+    keep: float
+    create: float
+    noise_from: Literal["seed", "secret"] = "seed"
+
+
+@dataclass(frozen=True)
 class NoisedGradients:
     """DP-SGD on the local GNN, or updates noised as a whole.
 
@@ -113,6 +128,7 @@ Event = (
     | BernoulliSelection
     | OneShotSampling
     | RandomisedResponse
+    | SparseResponse
     | NoisedGradients
     | Message
 )
@@ -126,6 +142,7 @@ _KINDS: Mapping[str, type] = {
         BernoulliSelection,
         OneShotSampling,
         RandomisedResponse,
+        SparseResponse,
         NoisedGradients,
         Message,
     )

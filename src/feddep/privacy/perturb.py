@@ -9,6 +9,7 @@ from numba import njit
 
 from feddep.errors import InputError
 from feddep.graph.graph import Graph
+from feddep.privacy.response import largest_keep, response_epsilon, smallest_create
 from feddep.privacy.spec import PrivacySpec
 
 Ints = npt.NDArray[np.int32]
@@ -33,6 +34,8 @@ def perturbed(graph: Graph, spec: PrivacySpec, fanout: int, rng: np.random.Gener
     if spec.mechanism == "randomised-response":
         if spec.epsilon <= 0:
             raise InputError("randomised response needs its ε; give --epsilon, for example 8")
+        if spec.keep_edge:
+            return sparse_response(graph, spec.epsilon, spec.keep_edge, rng)
         return randomised_response(graph, spec.epsilon, rng)
     return graph
 
@@ -64,18 +67,62 @@ def randomised_response(graph: Graph, epsilon: float, rng: np.random.Generator) 
     pairs = graph.nodes * (graph.nodes - 1) // 2
     expected = pairs / (1 + math.exp(epsilon))
     if expected > MOST_FLIPS:
-        least = math.log(pairs / MOST_FLIPS - 1)
-        raise InputError(
-            f"randomised response at ε = {epsilon:g} would add about {expected:.3g} false edges to "
-            f"{graph.nodes} nodes, more than {MOST_FLIPS:.0e}; use ε of at least {least:.2f}"
-        )
+        raise _too_many(graph.nodes, expected, epsilon, math.log(pairs / MOST_FLIPS - 1))
     flips = bernoulli_positions(pairs, 1 / (1 + math.exp(epsilon)), rng)
-    edges = graph.edge_list().astype(np.int64)
-    u, v = edges.T
-    true = np.sort(u * (2 * graph.nodes - u - 1) // 2 + v - u - 1)
+    true = _numbers(graph)
     indptr, indices = _flipped(true, flips, graph.nodes)
     del flips  # before the new graph is checked: they take as much room as its edges
     return replace(graph, indptr=indptr, indices=indices)
+
+
+def sparse_response(graph: Graph, epsilon: float, keep: float, rng: np.random.Generator) -> Graph:
+    """Keeps every edge with probability q₁ and turns every other pair into one with q₀.
+
+    q₀ is the smallest that ε allows. For q₁ ≤ e^ε/(1 + e^ε) the result is distributed as the
+    symmetric form's with a share of its edges dropped: smaller, with as many false edges for each
+    true one. Cost and memory are linear in the edges that are lost, kept and created.
+
+    Args:
+        graph: the true graph.
+        epsilon: ε for one undirected edge.
+        keep: q₁.
+        rng: the mechanism's noise.
+
+    Raises:
+        InputError: there would be too many false edges; names the smallest ε that can be had, and
+            the largest q₁.
+    """
+    pairs = graph.nodes * (graph.nodes - 1) // 2
+    create = smallest_create(epsilon, keep)
+    if pairs * create > MOST_FLIPS:  # counted without the edges, which are secret
+        least = response_epsilon(keep, MOST_FLIPS / pairs)
+        raise _too_many(graph.nodes, pairs * create, epsilon, least)
+    true = _numbers(graph)
+    kept = np.delete(true, bernoulli_positions(len(true), 1 - keep, rng))
+    created = bernoulli_positions(pairs - len(true), create, rng)
+    # Drawn among the pairs that are no edges; the k-th of these comes after so many edges.
+    created += np.searchsorted(true - np.arange(len(true)), created, side="right")
+    indptr, indices = _flipped(kept, created, graph.nodes)
+    del created
+    return replace(graph, indptr=indptr, indices=indices)
+
+
+def _too_many(nodes: int, expected: float, epsilon: float, least: float) -> InputError:
+    most = largest_keep(epsilon, MOST_FLIPS / (nodes * (nodes - 1) // 2))
+    digit = 10.0 ** (math.floor(math.log10(most)) - 1)
+    return InputError(
+        f"randomised response at ε = {epsilon:g} would add about {expected:.3g} false edges to "
+        f"{nodes} nodes, more than {MOST_FLIPS:.0e}; keep fewer edges (privacy.keep_edge of at "
+        f"most {math.floor(most / digit) * digit:.2g}) or use ε of at least "
+        f"{math.ceil(100 * least) / 100:.2f}"
+    )
+
+
+def _numbers(graph: Graph) -> Longs:
+    """The edges u < v as the numbers of their pairs, ascending; see :func:`_walk`."""
+    u, v = graph.edge_list().astype(np.int64).T
+    found: Longs = np.sort(u * (2 * graph.nodes - u - 1) // 2 + v - u - 1)
+    return found
 
 
 def _flipped(true: Longs, flips: Longs, nodes: int) -> tuple[Longs, Ints]:

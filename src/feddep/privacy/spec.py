@@ -19,12 +19,18 @@ class PrivacySpec:
             ε fixes, and all else uses the flipped graph. ``dp-sgd``: clipped and noised gradients
             of the local GNN on full lists. ``none``: full lists wherever NFDP would sample.
         epsilon: ε of randomised response; with DP-SGD the noise is found that gives this ε for
-            one example. 0 leaves it open: then ``noise`` counts, and randomised response is
-            refused.
+            one example, or with a cap on occurrences for one edge. 0 leaves it open: then
+            ``noise`` counts, and randomised response is refused.
         delta: δ at which DP-SGD is priced.
         delta_prime: δ' of the paper's composition theorem.
         noise: noise multiplier σ of DP-SGD (paper: 2).
         clip: largest norm of an example's gradient in DP-SGD (the paper does not say).
+        keep_edge: probability that randomised response keeps an edge; the rate of false edges is
+            the smallest that ε allows. A small one gives a sparse graph. 0 takes the symmetric
+            form, e^ε/(1 + e^ε).
+        occurrences: with DP-SGD, in how many neighbour lists a node may occur on all but the
+            outermost hop; then one edge touches so many examples and no more, and methods that
+            send nothing but a classifier train it with DP-SGD too. 0 sets no cap.
     """
 
     mechanism: Mechanism = "nfdp"
@@ -33,3 +39,10 @@ class PrivacySpec:
     delta_prime: Annotated[float, Gt(0), Lt(1)] = 1e-5
     noise: Annotated[float, Ge(0)] = 2.0
     clip: Annotated[float, Gt(0)] = 1.0
+    keep_edge: Annotated[float, Ge(0), Lt(1)] = 0.0
+    occurrences: Annotated[int, Ge(0)] = 0
+
+    @property
+    def edges_capped(self) -> bool:
+        """Whether DP-SGD bounds what a single edge can do."""
+        return self.mechanism == "dp-sgd" and self.occurrences > 0

@@ -1,46 +1,90 @@
-"""Tables inside the README and the documents, written from stored records.
+"""Tables and figures of the README and the documents, written from stored records.
 
 A document marks a place with ``<!-- NAME KIND:begin -->`` and ``<!-- NAME KIND:end -->``; NAME is a
 sweep in ``experiments/``, KIND one of
 
 - ``means``: scores over the seeds (:mod:`feddep.reports.summary`); so is a place without a KIND,
 - ``pairs``: differences from FedAvg, paired by seed (:mod:`feddep.reports.pairs`),
-- ``paper``: beside what the paper prints (:mod:`feddep.reports.against_paper`).
+- ``gains``: those from FedAvg and FedSage, pooled over settings (:mod:`feddep.reports.gains`),
+- ``ranks``: of the methods in each setting (:mod:`feddep.reports.ranks`),
+- ``paper``: beside what the paper prints (:mod:`feddep.reports.against_paper`),
+- ``main``: the same in short (:mod:`feddep.reports.showcase`);
 
-``make docs`` fills the places; a test fails when they no longer match.
+or NAME is ``all`` for what several sweeps tell together,
+
+- ``claims``: the paper's, and what our runs say (:mod:`feddep.reports.verdicts`),
+- ``figures``: those of the README, which stand in ``docs/figures/``.
+
+``make docs`` fills the places and draws the figures; a test fails when they no longer match.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from feddep.errors import InputError
 from feddep.experiments.records import write_atomically
-from feddep.experiments.sweep import Sweep
-from feddep.reports.against_paper import Paper, paper_table
+from feddep.reports.against_paper import paper_table
+from feddep.reports.gains import gains
 from feddep.reports.pairs import pairs_table
-from feddep.reports.summary import Rows, summary_table
+from feddep.reports.ranks import ranks
+from feddep.reports.showcase import FILES, FOLDER, figure_texts, main_table, shown
+from feddep.reports.source import Library, Source
+from feddep.reports.summary import summary_table
+from feddep.reports.table import Table
+from feddep.reports.verdicts import findings, summary, verdict_tables
 
 _PLACE = re.compile(
     r"(?P<begin><!-- (?P<what>(?P<name>\w+)(?: (?P<kind>\w+))?):begin -->\n)"
     r".*?(?P<end><!-- (?P=what):end -->)",
     flags=re.DOTALL,
 )
-KINDS: dict[str, Callable[[Rows, Path], str]] = {
-    "means": lambda rows, _: summary_table(rows),
-    "pairs": lambda rows, _: pairs_table(rows),
-    "paper": lambda rows, experiments: paper_table(rows, Paper.read(experiments / "paper.toml")),
+ALL = "all"
+
+Sources = Mapping[str, Source]
+"""The sweeps by name."""
+
+
+def titled(tables: Iterable[Table]) -> str:
+    """Several tables, each under its title."""
+    return "\n".join(f"**{table.title}**\n\n{table.markdown()}" for table in tables)
+
+
+KINDS: dict[str, Callable[[Source], str]] = {
+    "means": lambda source: summary_table(source.rows),
+    "pairs": lambda source: pairs_table(source.rows),
+    "gains": lambda source: titled(gains(source.rows)),
+    "ranks": lambda source: titled(ranks(source)),
+    "paper": lambda source: paper_table(source.rows, source.paper),
+    "main": lambda source: main_table(source).markdown(),
 }
 
 
-def filled(text: str, experiments: Path) -> str:
-    """The text with every marked place filled from its sweep's records."""
+def _claims(sources: Sources) -> str:
+    found = findings(sources)
+    return f"{summary(found)}\n\n{titled(verdict_tables(found))}"
+
+
+OVERVIEWS: dict[str, Callable[[Sources], str]] = {"claims": _claims, "figures": figure_texts}
+
+
+def filled(text: str, sources: Sources) -> str:
+    """The text with every marked place filled from the records."""
 
     def fill(match: re.Match[str]) -> str:
         name, kind = _named(match)
-        return match["begin"] + _content(name, kind, experiments) + match["end"]
+        kinds = OVERVIEWS if name == ALL else KINDS
+        if kind not in kinds:
+            raise InputError(f"the place of {name}: expected {', '.join(kinds)} (got {kind})")
+        content = OVERVIEWS[kind](sources) if name == ALL else _content(sources[name], kind)
+        return match["begin"] + content + match["end"]
 
     return _PLACE.sub(fill, text)
+
+
+def figures(sources: Sources) -> dict[str, str]:
+    """The drawings in ``docs/figures/`` by file name, as far as there are runs for them."""
+    return {one.file: one.svg for one in shown(sources)}
 
 
 def places(text: str) -> list[tuple[str, str]]:
@@ -52,18 +96,13 @@ def _named(match: re.Match[str]) -> tuple[str, str]:
     return match["name"], match["kind"] or "means"
 
 
-def _content(name: str, kind: str, experiments: Path) -> str:
+def _content(source: Source, kind: str) -> str:
     """A sweep's table, and a note about what it still lacks."""
-    if kind not in KINDS:
-        raise InputError(
-            f"the place of {name}: expected a table of {', '.join(KINDS)} (got {kind})"
-        )
-    sweep = Sweep.read(experiments / f"{name}.toml")
-    rows, missing = sweep.records(), len(sweep.missing())
-    note = f"{missing} of {len(sweep.cells)} runs are not run yet.\n"
-    if not rows:
+    missing = len(source.cells) - len(source.rows)
+    note = f"{missing} of {len(source.cells)} runs are not run yet.\n"
+    if not source.rows:
         return note
-    return KINDS[kind](rows, experiments) + (f"\n{note}" if missing else "")
+    return KINDS[kind](source) + (f"\n{note}" if missing else "")
 
 
 def documents(root: Path) -> list[Path]:
@@ -72,10 +111,18 @@ def documents(root: Path) -> list[Path]:
 
 
 def main() -> None:
-    """Fills all documents below the working folder."""
+    """Fills all documents below the working folder and draws their figures."""
     root = Path.cwd()
+    library = Library(root / "experiments")
     for path in documents(root):
-        write_atomically(path, filled(path.read_text(), root / "experiments"))
+        write_atomically(path, filled(path.read_text(), library))
+    folder, drawn = root / FOLDER, figures(library)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in FILES:
+        if name in drawn:
+            write_atomically(folder / name, drawn[name])
+        else:
+            (folder / name).unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

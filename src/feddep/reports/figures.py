@@ -54,7 +54,7 @@ def paper_figure(source: Source) -> Iterator[Figure]:
     """Ours beside the paper's: a panel for each data set and number of clients, a line a method."""
     panels: dict[str, list[Mark]] = {}
     names = [name for name in shared_settings(source.rows) if name != "preset"]
-    ordered = [row for _, group in _panels(source.rows, names) for row in group]
+    ordered = [row for _, group in panels_of(source.rows, names) for row in group]
     for settings, records in _by_setting(ordered, [*names, "preset", "method"]):
         record = records[0]
         marks = panels.setdefault(_title(record, settings, names), [])
@@ -73,30 +73,43 @@ def paper_figure(source: Source) -> Iterator[Figure]:
         [_lines_panel(title, marks, ACCURACY) for title, marks in panels.items()],
         _legend(panels, _preset_keys(source.rows)),
         "Intervals are one standard deviation over seeds to both sides. "
-        f"{_ZOOM}{_apart(source.rows)}",
+        f"{_ZOOM}{_apart(record['method'] for _, record in source.rows)}",
     )
 
 
 def pairs_figure(source: Source, reference: str = REFERENCE) -> Iterator[Figure]:
     """Differences from a reference, paired by seed: a panel for each setting, a line a method."""
     names = compared_settings(source.rows)
-    ordered = [row for _, group in _panels(source.rows, names) for row in group]
+    ordered = [row for _, group in panels_of(source.rows, names) for row in group]
     found = paired(ordered, reference)
     if not found:
         return
-    panels: dict[str, list[Mark]] = {}
+    panels: dict[str, list[Paired]] = {}
     for pair in found:
         title = title_of(dict(zip(names, pair.setting, strict=True)), names) or source.name
-        panels.setdefault(title, []).extend(_difference_marks(pair, reference))
+        panels.setdefault(title, []).append(pair)
+    title = f"Difference from {reference}, paired by seed"
+    yield difference_figure(f"pairs-{reference}", title, panels, reference)
+
+
+def difference_figure(
+    name: str, title: str, pairs: Mapping[str, Sequence[Paired]], reference: str
+) -> Figure:
+    """Differences with their intervals: a panel for each title, a line a method."""
+    panels = {
+        panel: [mark for pair in own for mark in _difference_marks(pair, reference)]
+        for panel, own in pairs.items()
+    }
     styles = {METRIC_NAMES[metric]: _metric_style(metric) for metric in METRICS}
     label = f"points of accuracy above {reference}"
-    yield Figure(
-        f"pairs-{reference}",
-        f"Difference from {reference}, paired by seed",
-        [_lines_panel(title, marks, label, guide=0.0) for title, marks in panels.items()],
-        _legend(panels, [Key(name, name, style, "metrics") for name, style in styles.items()]),
+    return Figure(
+        name,
+        title,
+        [_lines_panel(panel, marks, label, guide=0.0) for panel, marks in panels.items()],
+        _legend(panels, [Key(text, text, style, "metrics") for text, style in styles.items()]),
         f"Mean difference with its {CONFIDENCE:.0%} Student-t confidence interval; an interval "
-        f"that crosses 0 leaves the question open. {_ZOOM}{_apart(source.rows)}",
+        f"that crosses 0 leaves the question open. {_ZOOM}"
+        f"{_apart(pair.method for own in pairs.values() for pair in own)}",
     )
 
 
@@ -129,7 +142,7 @@ def lines_figure(
     axis = Axis(label, [(place(value), f"{value:g}") for value in values])
     names = shared_settings(rows, key)
     panels, methods = list[Panel](), set[str]()
-    for settings, group in _panels(rows, names):
+    for settings, group in panels_of(rows, names):
         for metric in metrics:
             series = list(_series_over(group, key, default, metric, values, place))
             if metric == "global":
@@ -138,7 +151,7 @@ def lines_figure(
             where = f", {METRIC_NAMES[metric]}" if len(metrics) > 1 else ""
             title = f"{title_of(settings, names) or group[0][1]['dataset']}{where}"
             panels.append(Panel(title, axis, Axis(ACCURACY), series))
-    keys = _method_keys(methods)
+    keys = method_keys(methods)
     if any(PRINTED in one.keys for panel in panels for one in panel.series):
         keys.append(Key(PRINTED, PRINTED, _PRINTED_STYLE, "source"))
     yield Figure(
@@ -157,7 +170,7 @@ def privacy_figure(source: Source) -> Iterator[Figure]:
         source.rows, "privacy.mechanism", "privacy.epsilon", "training.update_noise"
     )
     panels, methods, mechanisms = list[Panel](), set[str](), set[str]()
-    for settings, group in _panels(source.rows, names):
+    for settings, group in panels_of(source.rows, names):
         runs = _by_privacy(group)
         title = title_of(settings, names) or group[0][1]["dataset"]
         methods |= {method for method, _, _ in runs}
@@ -167,7 +180,7 @@ def privacy_figure(source: Source) -> Iterator[Figure]:
             panels.append(_privacy_panel(title, runs, bounded))
         else:
             panels.append(_unbounded_panel(title, runs))
-    keys = _method_keys(methods)
+    keys = method_keys(methods)
     keys += [
         Key(name, name, style_of_mechanism(name, ""), "mechanisms") for name in sorted(mechanisms)
     ]
@@ -203,7 +216,7 @@ def curves_figure(source: Source) -> Iterator[Figure]:
         "curves",
         "Training curves",
         panels,
-        _method_keys(record["method"] for _, record in rows),
+        method_keys(record["method"] for _, record in rows),
         f"Means over seeds. {_ZOOM}",
     )
 
@@ -251,7 +264,7 @@ def costs_figure(costs: Sequence[Cost], title: str) -> Figure:
             _lines_panel("sent in all", sent, "MB, all clients, both ways", floor=0.0),
             _lines_panel("time in all", waited, "seconds", floor=0.0),
         ],
-        _method_keys(cost.method for cost in costs),
+        method_keys(cost.method for cost in costs),
         _ZOOM,
     )
 
@@ -259,8 +272,8 @@ def costs_figure(costs: Sequence[Cost], title: str) -> Figure:
 # Pieces
 
 
-def _apart(rows: Rows) -> str:
-    return _APART if any(record["method"] in _FAR for _, record in rows) else ""
+def _apart(methods: Iterable[str]) -> str:
+    return _APART if any(method in _FAR for method in methods) else ""
 
 
 def _by_setting(
@@ -273,7 +286,8 @@ def _by_setting(
     yield from groups.values()
 
 
-def _panels(rows: Rows, names: Sequence[str]) -> Iterator[tuple[Mapping[str, Any], Rows]]:
+def panels_of(rows: Rows, names: Sequence[str]) -> Iterator[tuple[Mapping[str, Any], Rows]]:
+    """The runs of each panel with its settings, in the order in which panels stand."""
     groups: dict[tuple[str, ...], list[tuple[Mapping[str, Any], Record]]] = {}
     for settings, record in rows:
         groups.setdefault(setting_of(settings, names), []).append((settings, record))
@@ -382,7 +396,7 @@ def _series_over(
         if level:
             yield _level_line(method, level, metric, [place(values[0]), place(values[-1])])
         marks = [
-            _score_point(place(x), found[x], metric, f"{marked(method)} at {x:g}")
+            score_point(place(x), found[x], metric, f"{marked(method)} at {x:g}")
             for x in sorted(x for x in found if x is not None)
         ]
         if marks:
@@ -443,7 +457,7 @@ def _privacy_panel(title: str, runs: _Private, bounded: Sequence[float]) -> Pane
             style = style_of_mechanism(mechanism, method)
             series.append(Series((method, mechanism), points, style, marks=False))
         else:
-            point = _score_point(epsilon, records, "global", f"{name}, ε = {epsilon:g}")
+            point = score_point(epsilon, records, "global", f"{name}, ε = {epsilon:g}")
             lines.setdefault((method, mechanism), []).append(point)
     for (method, mechanism), found in lines.items():
         style = style_of_mechanism(mechanism, method)
@@ -476,7 +490,8 @@ def _mean_or_none(values: Sequence[float | None]) -> float | None:
     return statistics.fmean(known) if len(known) == len(values) else None
 
 
-def _score_point(x: float, records: Sequence[Record], metric: str, name: str) -> Point:
+def score_point(x: float, records: Sequence[Record], metric: str, name: str) -> Point:
+    """The mean score of some runs with an interval of one standard deviation to both sides."""
     scores = _scores(records, metric)
     low, high = _interval(scores)
     return Point(x, statistics.fmean(scores), f"{name}: {_told(scores)}", low, high)
@@ -497,7 +512,8 @@ def _told(scores: Sequence[float]) -> str:
     return f"{spread(scores)} ({len(scores)} seed{'s' if len(scores) > 1 else ''})"
 
 
-def _method_keys(methods: Iterable[str]) -> list[Key]:
+def method_keys(methods: Iterable[str]) -> list[Key]:
+    """Entries of the legend for methods."""
     return [Key(name, marked(name), style_of(name)) for name in in_order(methods)]
 
 
@@ -507,6 +523,6 @@ def _legend(panels: Mapping[str, Sequence[Mark]], groups: Sequence[Key]) -> list
     shown = {key for mark in marks for key in mark.keys}
     methods = [
         replace(key, style=replace(key.style, marker="circle", dash=""), off=key.name in _FAR)
-        for key in _method_keys(mark.keys[0] for mark in marks)
+        for key in method_keys(mark.keys[0] for mark in marks)
     ]
     return [*(key for key in groups if key.name in shown), *methods]

@@ -4,12 +4,18 @@ Runs with the same seed have the same graph, partition and split, so what a seed
 drops out of the difference. With differences d_1 … d_n of standard deviation s the interval is::
 
     mean(d) ± t · s / √n,    t = the 97.5% quantile of Student's t with n - 1 degrees of freedom
+
+The mean over k groups, such as data sets, whose differences have another spread in each::
+
+    mean of the means ± t · √(Σ e) / k,    e = s² / n of each group, t with as many degrees of
+                                           freedom as Welch and Satterthwaite give:
+                                           (Σ e)² / Σ (e² / (n - 1))
 """
 
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from scipy.stats import t as student_t
 
@@ -41,11 +47,26 @@ class Difference:
     @classmethod
     def of(cls, values: Sequence[float]) -> "Difference":
         """From the difference of each pair."""
-        mean, count = statistics.fmean(values), len(values)
-        if count < 2:
+        return cls.over([values])
+
+    @classmethod
+    def over(cls, groups: Sequence[Sequence[float]]) -> "Difference":
+        """The mean of the groups' means, every group counting alike (formula at the top)."""
+        mean = statistics.fmean(map(statistics.fmean, groups))
+        if min(map(len, groups)) < 2:
             return cls(mean, None)
-        quantile = float(student_t.ppf((1 + CONFIDENCE) / 2, count - 1))
-        return cls(mean, quantile * statistics.stdev(values) / math.sqrt(count))
+        errors = [statistics.variance(values) / len(values) for values in groups]
+        if not any(errors):
+            return cls(mean, 0.0)
+        lost = [error**2 / (len(values) - 1) for error, values in zip(errors, groups, strict=True)]
+        freedom = sum(errors) ** 2 / sum(lost)
+        quantile = float(student_t.ppf((1 + CONFIDENCE) / 2, freedom))
+        return cls(mean, quantile * math.sqrt(sum(errors)) / len(groups))
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """The interval, if there is one."""
+        return None if self.margin is None else (self.mean - self.margin, self.mean + self.margin)
 
     @property
     def word(self) -> str:
@@ -55,9 +76,9 @@ class Difference:
         return "above" if self.mean > 0 else "below"
 
     def __str__(self) -> str:
-        if self.margin is None:
+        if self.ends is None:
             return points(self.mean)
-        low, high = self.mean - self.margin, self.mean + self.margin
+        low, high = self.ends
         return f"{points(self.mean)} [{points(low)}, {points(high)}]"
 
 
@@ -68,16 +89,17 @@ class Paired:
     Attributes:
         setting: the values in which settings differ, as texts.
         method: which.
-        base: the reference's mean accuracy over the same seeds, by metric.
-        differences: from it, by metric.
+        differences: from the reference, by metric.
         pairs: number of seeds that both have.
+        base: the reference's mean accuracy over the same seeds, by metric; none where settings
+            are pooled.
     """
 
     setting: tuple[str, ...]
     method: str
-    base: Mapping[str, float]
     differences: Mapping[str, Difference]
     pairs: int
+    base: Mapping[str, float] = field(default_factory=dict)
 
 
 def pairs_table(rows: Rows) -> str:
@@ -138,11 +160,11 @@ def _against(setting: tuple[str, ...], runs: Runs, reference: str) -> Iterator[P
             continue
         means, differences = {}, {}
         for metric in METRICS:
-            theirs = [_test_score(base[seed], metric) for seed in seeds]
-            ours = [_test_score(found[seed], metric) for seed in seeds]
+            theirs = [score_of(base[seed], metric) for seed in seeds]
+            ours = [score_of(found[seed], metric) for seed in seeds]
             means[metric] = statistics.fmean(theirs)
             differences[metric] = Difference.of([b - a for a, b in zip(theirs, ours, strict=True)])
-        yield Paired(setting, method, means, differences, len(seeds))
+        yield Paired(setting, method, differences, len(seeds), means)
 
 
 def _cells(found: Paired, metric: str) -> tuple[str, str, str]:
@@ -151,6 +173,7 @@ def _cells(found: Paired, metric: str) -> tuple[str, str, str]:
     return accuracy(found.base[metric]), str(difference), difference.word
 
 
-def _test_score(record: Record, metric: str) -> float:
+def score_of(record: Record, metric: str) -> float:
+    """Accuracy on the test nodes, on the whole graph or on the own silo."""
     scores: Mapping[str, float] = record["scores"][metric]
     return scores["test"]

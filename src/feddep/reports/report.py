@@ -6,15 +6,17 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from feddep.errors import DataError
+from feddep.errors import DataError, InputError
 from feddep.experiments import data_table
 from feddep.experiments.records import write_atomically
 from feddep.reports.charts import Figure, figure_svg
+from feddep.reports.grids import NOT_RUN
 from feddep.reports.latex import latex_tables
 from feddep.reports.page import contents, figure_html, page, paragraph, table_html
 from feddep.reports.sections import Section, in_order, section_of
-from feddep.reports.source import read_sources
+from feddep.reports.source import Library
 from feddep.reports.table import Table
+from feddep.reports.verdicts import findings, summary, verdict_tables
 
 TITLE = "FedDEP, reproduced"
 ABOUT = (
@@ -51,8 +53,14 @@ def write_report(experiments: Path, out: Path, *, quick: bool = False) -> list[P
 
 def read_sections(experiments: Path, *, quick: bool = False) -> list[Section]:
     """Every section, as the records stand."""
-    sections = [section_of(source) for source in in_order(read_sources(experiments, quick=quick))]
-    return [_data_section(experiments, quick=quick), *sections]
+    library = Library(experiments, quick=quick)
+    if not library:
+        raise InputError(
+            f"{experiments} declares no sweeps; call this in the project's folder, "
+            "or give the folder of a run"
+        )
+    sections = [section_of(source) for source in in_order(library.values())]
+    return [_data_section(experiments, quick=quick), _claims_section(library), *sections]
 
 
 def markdown(sections: Sequence[Section], about: Sequence[str]) -> str:
@@ -102,6 +110,14 @@ def _data_section(experiments: Path, *, quick: bool) -> Section:
         raise DataError(f"cannot read the data table from {file}: {error}") from None
     table = Table(data_table.HEADINGS, lines, title="Data sets and what their clients hold")
     return Section("data", title, text, len(lines), len(lines), [table], "rows")
+
+
+def _claims_section(library: Library) -> Section:
+    """The paper's claims, which look at several sweeps and so belong to none."""
+    found = findings(library)
+    done = sum(first.verdict != NOT_RUN for first, *_ in found)
+    title, text = "The paper's claims", f"What our runs say, claim by claim. {summary(found)}"
+    return Section("claims", title, text, done, len(found), list(verdict_tables(found)), "claims")
 
 
 def _figures(sections: Sequence[Section]) -> Iterator[tuple[Section, Figure]]:

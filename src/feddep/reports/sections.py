@@ -19,9 +19,12 @@ from feddep.reports.figures import (
     paper_figure,
     privacy_figure,
 )
+from feddep.reports.gains import gains
 from feddep.reports.grids import cluster_grids, paper_grids
-from feddep.reports.pairs import pairs
+from feddep.reports.pairs import METRICS, pairs
+from feddep.reports.pays import lost_edges_figure
 from feddep.reports.privacy import price_rows
+from feddep.reports.ranks import ranks
 from feddep.reports.source import Source
 from feddep.reports.summary import Rows, spread, summary
 from feddep.reports.table import Table
@@ -112,6 +115,10 @@ def _pairs(reference: str) -> Builder:
     return build
 
 
+def _gains(source: Source) -> Iterator[Block]:
+    yield from gains(source.rows)
+
+
 def _clusters(source: Source) -> Iterator[Block]:
     def printed(record: Record, clusters: float) -> Any:
         return source.paper.printed_for_clusters(
@@ -194,15 +201,12 @@ def _pays(source: Source) -> Iterator[Block]:
     weak = {_count(settings) for settings, _ in source.rows if "feature_share" in settings}
     whole = [row for row in source.rows if "feature_share" not in row[0]]
     thinned = [row for row in source.rows if _count(row[0]) in weak]
-    metrics = ("global", "silo")
     if whole:
-        label = "clients M (logarithmic)"
-        own = replace(source, rows=whole)
-        yield from lines_figure(own, "partition.clients", label, metrics=metrics, log=True)
+        yield from lost_edges_figure(replace(source, rows=whole))
     if thinned:
         label = "share of feature columns kept (logarithmic)"
         own = replace(source, rows=thinned)
-        yield from lines_figure(own, "feature_share", label, metrics=metrics, default=1.0, log=True)
+        yield from lines_figure(own, "feature_share", label, metrics=METRICS, default=1.0, log=True)
     yield from _means(source)
 
 
@@ -214,12 +218,12 @@ PLANS: Mapping[str, Plan] = {
     "table1": Plan(
         "Table 1: every method",
         "Node classification with 3, 5 and 10 clients, beside the paper's numbers.",
-        (paper_figure, paper_grids, _pairs("fedavg"), _pairs("fedsage")),
+        (paper_figure, paper_grids, ranks, _gains, _pairs("fedavg"), _pairs("fedsage")),
     ),
     "quota": Plan(
         "Table 1 under the authors' split",
         "The split as the authors' code draws it, which the paper's numbers come from.",
-        (paper_figure, paper_grids, _pairs("fedavg"), _pairs("fedsage")),
+        (paper_figure, paper_grids, ranks, _gains, _pairs("fedavg"), _pairs("fedsage")),
     ),
     "table2": Plan(
         "Table 2: the number of clusters",

@@ -1,12 +1,13 @@
 """What a section of the report is made from: one sweep, what it has so far, and the paper."""
 
+import json
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from feddep.errors import InputError
+from feddep.errors import DataError, InputError
 from feddep.experiments.records import Record
 from feddep.experiments.sweep import History, Sweep
 from feddep.reports.against_paper import Paper
@@ -21,8 +22,10 @@ class Source:
         name: of its declaration.
         cells: the settings of all declared runs.
         rows: settings and record of every run so far.
-        histories: the same with thin histories, where the sweep keeps them.
         paper: what is printed.
+        histories: the same with thin histories, where the sweep keeps them.
+        lost_shares: of the data table, by data set, number of clients and seed; for records that
+            do not tell the share of lost edges themselves.
     """
 
     name: str
@@ -30,27 +33,63 @@ class Source:
     rows: Rows
     paper: Paper
     histories: Sequence[tuple[Mapping[str, Any], Record, History]] = ()
+    lost_shares: Mapping[tuple[str, int, int], float] = field(default_factory=dict)
+
+    def lost_share(self, record: Record) -> float | None:
+        """The share of edges between clients; None for an old record that the table lacks too."""
+        own: float | None = record.get("data", {}).get("lost_share")
+        if own is None and record["partition"] == "louvain":
+            return self.lost_shares.get((record["dataset"], record["clients"], record["seed"]))
+        return own
 
 
-def read_sources(experiments: Path, *, quick: bool = False) -> list[Source]:
-    """Every sweep that is declared in a folder, by name.
+class Library(Mapping[str, Source]):
+    """The sweeps of a folder by name, each read when it is first asked for."""
 
-    Args:
-        experiments: holds the declarations and ``paper.toml``.
-        quick: look at the small versions.
-    """
-    files = [file for file in sorted(experiments.glob("*.toml")) if _is_sweep(file)]
-    if not files:
-        raise InputError(
-            f"{experiments} declares no sweeps; call this in the project's folder, "
-            "or give the folder of a run"
-        )
-    paper = Paper.read(experiments / "paper.toml")
-    return [_source(file.stem, Sweep.read(file, quick=quick), paper) for file in files]
+    def __init__(self, experiments: Path, *, quick: bool = False) -> None:
+        """Looks what is declared.
+
+        Args:
+            experiments: holds the declarations and ``paper.toml``.
+            quick: look at the small versions.
+        """
+        self._experiments, self._quick = experiments, quick
+        self._names = [file.stem for file in sorted(experiments.glob("*.toml")) if _is_sweep(file)]
+        self._read: dict[str, Source] = {}
+
+    def __getitem__(self, name: str) -> Source:
+        if name not in self._read:
+            self._read[name] = _source(self._experiments, name, quick=self._quick)
+        return self._read[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
-def _source(name: str, sweep: Sweep, paper: Paper) -> Source:
-    return Source(name, sweep.cells, sweep.records(), paper, sweep.histories())
+def _source(experiments: Path, name: str, *, quick: bool) -> Source:
+    sweep = Sweep.read(experiments / f"{name}.toml", quick=quick)
+    return Source(
+        name,
+        sweep.cells,
+        sweep.records(),
+        Paper.read(experiments / "paper.toml"),
+        sweep.histories(),
+        _lost_shares(sweep.results.parent / "data.json"),
+    )
+
+
+def _lost_shares(file: Path) -> dict[tuple[str, int, int], float]:
+    try:
+        rows = json.loads(file.read_text()) if file.exists() else []
+        return {(row["dataset"], row["clients"], row["seed"]): row["lost_share"] for row in rows}
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"cannot read the data table from {file}: {error}") from None
 
 
 def _is_sweep(file: Path) -> bool:

@@ -9,7 +9,13 @@ from feddep.learning.evaluation import Scores
 
 
 class Runtime(Protocol):
-    """A started federation."""
+    """A started federation.
+
+    Attributes:
+        clients: M.
+    """
+
+    clients: int
 
     def exchange(self, requests: Sequence[Request]) -> list[Reply]:
         """Delivers the requests and returns the replies in the same order."""

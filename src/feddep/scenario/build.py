@@ -153,16 +153,22 @@ def known_at_first(shards: Shards, method: Method) -> State:
 
 
 def recipe_for(spec: RunSpec, graph: Graph, method: Method) -> Recipe:
+    """:func:`recipe_of` a graph's sizes."""
+    return recipe_of(spec, graph.feature_count, graph.classes, method)
+
+
+def recipe_of(spec: RunSpec, features: int, classes: int, method: Method) -> Recipe:
     """The part of the spec that the parties of a method need for learning."""
     return Recipe(
-        features=graph.feature_count,
-        classes=graph.classes,
+        features=features,
+        classes=classes,
         seed=spec.seed,
         model=spec.model,
         training=spec.training,
         embedding=spec.embedding,
         generator=spec.generator,
         privacy=spec.privacy,
+        aggregation=spec.aggregation,
         fusion=method.fusion,
     )
 

@@ -15,6 +15,7 @@ from annotated_types import Ge, Gt, Le
 from pydantic import TypeAdapter, ValidationError
 
 from feddep.errors import InputError, unknown
+from feddep.federation.aggregation import AggregationSpec
 from feddep.graph.partition import PartitionSpec
 from feddep.graph.splits import SplitSpec
 from feddep.graph.synthetic import SyntheticSpec
@@ -52,6 +53,7 @@ class RunSpec:
     embedding: EmbeddingSpec = field(default_factory=EmbeddingSpec)
     generator: GeneratorSpec = field(default_factory=GeneratorSpec)
     privacy: PrivacySpec = field(default_factory=PrivacySpec)
+    aggregation: AggregationSpec = field(default_factory=AggregationSpec)
     synthetic: SyntheticSpec = field(default_factory=SyntheticSpec)
 
     def with_settings(self, settings: Mapping[str, Any]) -> "RunSpec":
@@ -97,21 +99,33 @@ class RunSpec:
     @classmethod
     def from_toml(cls, text: str) -> "RunSpec":
         """The inverse of :meth:`to_toml`; missing keys take their defaults, unknown are refused."""
-        try:
-            values = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise InputError(f"the spec is not TOML: {error}") from None
-        return cls().with_settings(_flat(values))
+        return cls().with_settings(_settings(text))
 
     @classmethod
     def read(cls, path: Path) -> "RunSpec":
         """Reads a spec file; an error names it."""
+        settings = read_settings(path)
         try:
-            return cls.from_toml(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InputError(f"cannot read the spec {path}: {error.strerror}") from None
-        except (UnicodeDecodeError, InputError) as error:
+            return cls().with_settings(settings)
+        except InputError as error:
             raise InputError(f"{path}: {error}") from None
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The keys that a spec file sets, and no others; an error names the file."""
+    try:
+        return _settings(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read the spec {path}: {error.strerror}") from None
+    except (UnicodeDecodeError, InputError) as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _settings(text: str) -> dict[str, Any]:
+    try:
+        return _flat(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"the spec is not TOML: {error}") from None
 
 
 def spec_keys() -> list[str]:

@@ -1,0 +1,172 @@
+"""The story of a run between real silos, told by the server, which has no data of its own."""
+
+import json
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from feddep.algorithms import find_method
+from feddep.deployment.agreement import Agreement, check_federated
+from feddep.deployment.convener import Convener, Patience, meet
+from feddep.errors import InputError
+from feddep.experiments.folder import RunFolder
+from feddep.experiments.journal import Journal, Watcher
+from feddep.experiments.pipeline import follow
+from feddep.experiments.records import Record, make_record, write_atomically
+from feddep.federation.messages import State, grouped
+from feddep.runtime.letter import Post
+from feddep.scenario.spec import RunSpec
+
+Introductions = Mapping[int, Mapping[str, Any]]
+"""What the silos said about themselves, by address."""
+
+LEAST_NODES = 1
+
+
+def federate(
+    post: Post,
+    spec: RunSpec,
+    folder: RunFolder,
+    *,
+    patience: Patience | None = None,
+    known: State | None = None,
+    watch: Watcher | None = None,
+) -> Record:
+    """Runs the spec over the silos that the post reaches, and stores it; goes on if it was begun.
+
+    The server's memory is on the disk after every round. Silos keep theirs themselves.
+
+    Args:
+        post: carries letters to silos.
+        spec: what to run; ``partition.clients`` is the number of silos.
+        folder: where the run is stored.
+        patience: how long to wait for whom.
+        known: what the server knows at the beginning: the edges between silos, for the methods
+            whose third party knows them.
+        watch: told after every round.
+
+    Raises:
+        InterruptedRunError: too few silos answer; the run can be resumed.
+    """
+    method = find_method(spec.method)
+    check_federated(method)
+    if method.sees_cross_edges and not known:
+        raise InputError(
+            f"{method.name} needs a third party that knows the edges between silos; give them "
+            "with --crossings"
+        )
+    patience = patience or Patience()
+    met = meet(post, spec.partition.clients, patience)
+    silos = in_order(met)
+    agreement = _agreement(_run_name(folder.path, spec), spec, [met[silo] for silo in silos])
+    convener = Convener(
+        post,
+        agreement.run,
+        silos,
+        [phase.name for phase in method.phases],
+        agreement.to_plain(),
+        agreement.expected,
+        folder.path / "requests",
+        patience,
+    )
+    promised = convener.agree(range(len(silos)))
+    journal = follow(
+        method,
+        agreement.recipe,
+        convener,
+        known or {},
+        folder=folder,
+        watch=watch,
+        checkpoint_seconds=0.0,
+    )
+    record = _record(agreement, journal, [met[silo] for silo in silos], promised, convener)
+    own = journal.classifiers
+    arrays = grouped("classifier", own[0]) if own else {}
+    convener.close(arrays, {"scores": record["scores"]["silo"]})
+    folder.finish(record, journal.history, journal.classifiers)
+    return record
+
+
+def in_order(met: Introductions) -> list[int]:
+    """The silos' addresses as clients 0, 1, …: by the numbers of their data, else by name.
+
+    Raises:
+        InputError: two silos have the same name, or not all have a number or none.
+    """
+    names = [str(own.get("name")) for own in met.values()]
+    if len(set(names)) < len(names):
+        raise InputError(f"every silo needs a name of its own (got {', '.join(sorted(names))})")
+    numbers = [own.get("client") for own in met.values()]
+    if all(number is None for number in numbers):
+        return sorted(met, key=lambda address: str(met[address]["name"]))
+    if sorted(numbers, key=str) != sorted(range(len(met)), key=str):
+        raise InputError(
+            f"the silos' data are numbered {', '.join(map(str, numbers))}; expected 0 to "
+            f"{len(met) - 1}, each once"
+        )
+    return sorted(met, key=lambda address: int(met[address]["client"]))
+
+
+def _agreement(run: str, spec: RunSpec, silos: list[Mapping[str, Any]]) -> Agreement:
+    """What can be agreed on: all silos must have the same feature columns."""
+    try:
+        features = {str(own["name"]): int(own["features"]) for own in silos}
+        classes = max(int(own["classes"]) for own in silos)
+    except (LookupError, TypeError, ValueError) as error:
+        raise InputError(f"a silo introduces itself wrongly ({error!r})") from None
+    if len(set(features.values())) > 1:
+        counts = ", ".join(f"{name} has {count}" for name, count in features.items())
+        raise InputError(f"all silos need the same feature columns: {counts}")
+    return Agreement(run, spec, next(iter(features.values())), classes)
+
+
+def _run_name(folder: Path, spec: RunSpec) -> str:
+    """The run's name: one for each run, the same when it goes on."""
+    file = folder / "federation.json"
+    if not file.exists():
+        name = f"{spec.method.partition(':')[2] or spec.method}-{secrets.token_hex(6)}"
+        write_atomically(file, json.dumps({"run": name.replace("_", "-")}) + "\n")
+    return str(json.loads(file.read_text())["run"])
+
+
+def _record(
+    agreement: Agreement,
+    journal: Journal,
+    silos: list[Mapping[str, Any]],
+    promised: Mapping[int, Mapping[str, Any]],
+    convener: Convener,
+) -> Record:
+    record = make_record(
+        agreement.spec,
+        split="given",
+        data={
+            "nodes": sum(int(own["nodes"]) for own in silos),
+            "features": agreement.features,
+            "classes": agreement.classes,
+        },
+        history=journal.history,
+        best=journal.best,
+        traffic=journal.meter.counts(),
+        privacy=_privacy(agreement.spec, [own["sound"] for own in promised.values()]),
+        seconds={
+            "total": sum(journal.seconds.values()),
+            "phases": journal.seconds,
+            "measuring": journal.measuring_seconds,
+        },
+    )
+    names = [str(own["name"]) for own in silos]
+    left_out = [{**vars(own), "silo": names[own.client]} for own in convener.offences]
+    return {**record, "federation": {"silos": names, "left_out": left_out}}
+
+
+def _privacy(spec: RunSpec, sound: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the silos say that they promise; the worst of it counts."""
+    unbounded = [own for own in sound if own.get("epsilon") is None]
+    worst = unbounded[0] if unbounded else max(sound, key=lambda own: float(own["epsilon"]))
+    return {
+        "mechanism": spec.privacy.mechanism,
+        "verdict": worst.get("verdict"),
+        "sound": dict(worst),
+        "silos": [dict(own) for own in sound],
+    }

@@ -1,0 +1,303 @@
+"""Starting the parts of a deployment: Flower's programs with our configuration.
+
+Silos and server run the package that is installed with them. What travels to start a run is a
+folder with one small file, which names two modules of that package.
+"""
+
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+from feddep.deployment.config import ServerConfig, SiloConfig, host_and_port
+from feddep.deployment.convener import Patience
+from feddep.deployment.server_app import TROUBLE
+from feddep.errors import (
+    FeddepError,
+    InputError,
+    InterruptedRunError,
+    RuntimeFailureError,
+)
+from feddep.experiments.records import Record, read_record, write_atomically
+from feddep.scenario.toml import toml_value
+
+OFFLINE = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+}
+"""Flower must neither report home nor install anything."""
+
+_CONNECTION = "feddep"
+_START_SECONDS = 120.0
+_APP = """\
+[build-system]
+requires = []
+build-backend = "none"
+
+[project]
+name = "feddep-run"
+version = "1.0.0"
+license = "Apache-2.0"
+dependencies = []
+
+[tool.flwr.app]
+publisher = "feddep"
+
+[tool.flwr.app.components]
+serverapp = "feddep.deployment.server_app:app"
+clientapp = "feddep.deployment.client_app:app"
+
+[tool.flwr.app.config]
+folder = ""
+crossings = ""
+quorum = 1.0
+grace = 600.0
+wait = 3600.0
+resend = 300.0
+"""
+
+
+class Server:
+    """A running SuperLink; use it as a context manager.
+
+    Args:
+        config: where it listens, its certificate, the silos' keys.
+    """
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._config = config
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "Server":
+        config = self._config
+        keys = sorted(config.silos.glob("*.pub"))
+        if not keys:
+            raise InputError(f"{config.silos} has no silo's public key, NAME.pub")
+        config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        command = [
+            "flower-superlink",
+            *("--ssl-ca-certfile", str(config.ca)),
+            *("--ssl-certfile", str(config.certificate)),
+            *("--ssl-keyfile", str(config.key)),
+            *("--host", config.host, "--port", str(config.port)),
+            *("--database", str(config.state / "flower.db")),
+            "--enable-supernode-auth",
+            "--disable-runtime-dependency-installation",
+        ]
+        self._process = subprocess.Popen(command, env=environment(config.state))
+        try:
+            self._wait_until_it_answers()
+            for key in keys:
+                self._register(key)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def running(self) -> subprocess.Popen[bytes]:
+        """The process."""
+        if self._process is None:
+            raise RuntimeFailureError("the server is not started; use it in a with statement")
+        return self._process
+
+    def stop(self) -> None:
+        """Ends it, kindly at first."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(20)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def _wait_until_it_answers(self) -> None:
+        until = time.monotonic() + _START_SECONDS
+        while time.monotonic() < until:
+            if self.running.poll() is not None:
+                raise RuntimeFailureError(
+                    f"the server ended with exit code {self.running.returncode}; its own message "
+                    "stands above, and `feddep doctor` looks for causes"
+                )
+            if answers(self._config):
+                return
+            time.sleep(0.2)
+        raise RuntimeFailureError(f"the server does not answer after {_START_SECONDS:g} s")
+
+    def _register(self, key: Path) -> None:
+        """Lets a silo in. One that is known already stays so."""
+        done = flwr(
+            self._config, "supernode", "register", str(key), _CONNECTION, "--name", key.stem
+        )
+        if done.returncode and "already" not in done.stdout + done.stderr:
+            raise RuntimeFailureError(
+                f"cannot register the silo {key.stem}: {(done.stderr or done.stdout).strip()}"
+            )
+
+
+def silo_command(config: SiloConfig, path: Path) -> list[str]:
+    """The SuperNode of a silo.
+
+    Args:
+        config: the silo's configuration.
+        path: its file, which every process of the silo reads.
+    """
+    return [
+        "flower-supernode",
+        *("--root-certificates", str(config.ca)),
+        *("--superlink", config.server),
+        *("--auth-supernode-private-key", str(config.key)),
+        *("--port", str(_free_port())),  # for its own processes, on this machine only
+        *("--node-config", f"silo={toml_value(str(path.resolve()))}"),
+    ]
+
+
+def with_data(path: Path, data: Path) -> Path:
+    """A silo's configuration with other data, as a file in its state."""
+    config = SiloConfig.read(path)
+    rows = config.model_dump() | {"data": data.resolve()}
+    config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    text = [
+        f"{name} = {toml_value(value if isinstance(value, bool) else str(value))}"
+        for name, value in rows.items()
+    ]
+    own = config.state / "silo.toml"
+    write_atomically(own, "\n".join(text) + "\n")
+    return own
+
+
+@contextmanager
+def running_silo(path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A running silo.
+
+    Raises:
+        InputError: something in its configuration cannot be used; nothing is started.
+    """
+    from feddep.deployment.silo import open_station
+
+    config = SiloConfig.read(path)
+    station, _ = open_station(path)
+    station.graph()  # better now than at the first letter
+    process = subprocess.Popen(silo_command(config, path), env=environment(config.state))
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def run_on_silos(
+    config: ServerConfig, folder: Path, patience: Patience, crossings: Path | None = None
+) -> Record:
+    """Has the server run what a folder asks for, and waits for the record.
+
+    Args:
+        config: the server's; this machine must reach its control API.
+        folder: the run's folder with its ``spec.toml``.
+        patience: how long the server waits for silos.
+        crossings: file with the edges between silos, for methods that need them.
+
+    Raises:
+        InterruptedRunError: it ended early and can be resumed.
+    """
+    app = config.state / "app"
+    app.mkdir(parents=True, exist_ok=True)
+    write_atomically(app / "pyproject.toml", _APP)
+    (folder / TROUBLE).unlink(missing_ok=True)
+    settings = {
+        "folder": str(folder.resolve()),
+        "crossings": str(crossings.resolve()) if crossings else "",
+        **{name: float(value) for name, value in vars(patience).items()},
+    }
+    text = " ".join(f"{name}={toml_value(value)}" for name, value in settings.items())
+    done = flwr(config, "run", str(app), _CONNECTION, "--stream", "--run-config", text)
+    if (folder / "record.json").exists():
+        return read_record(folder)
+    raise _trouble(folder, done)
+
+
+def flwr(config: ServerConfig, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Flower's own command, told where the server is."""
+    home = config.state / "flwr"
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    rows = [
+        "[superlink]",
+        f"default = {toml_value(_CONNECTION)}",
+        f"[superlink.{_CONNECTION}]",
+        f"address = {toml_value(host_and_port(_reachable(config.host), config.port))}",
+        f"root-certificates = {toml_value(str(config.ca))}",
+    ]
+    write_atomically(home / "config.toml", "\n".join(rows) + "\n")
+    return subprocess.run(
+        ["flwr", *arguments],
+        env=environment(config.state),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def answers(config: ServerConfig) -> bool:
+    """Whether something at the server's address speaks TLS with a certificate of our authority."""
+    context = ssl.create_default_context(cafile=str(config.ca))
+    host = _reachable(config.host)
+    try:
+        with (
+            socket.create_connection((host, config.port), timeout=2) as plain,
+            context.wrap_socket(plain, server_hostname=host),
+        ):
+            return True
+    except OSError:
+        return False
+
+
+def environment(state: Path) -> dict[str, str]:
+    """What Flower's programs see: nothing that lets them talk to others or install things."""
+    own = str(Path(sys.executable).parent)  # they start each other by bare name
+    paths = {"PATH": os.pathsep.join([own, os.environ.get("PATH", "")])}
+    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    return os.environ | OFFLINE | one_thread | paths | {"FLWR_HOME": str(state / "flwr")}
+
+
+def _trouble(folder: Path, done: "subprocess.CompletedProcess[str]") -> FeddepError:
+    file = folder / TROUBLE
+    if file.exists():
+        kind, _, text = file.read_text().partition("\n")
+        file.unlink()
+        known: Sequence[type[FeddepError]] = (InterruptedRunError, InputError)
+        return next((c for c in known if c.__name__ == kind), RuntimeFailureError)(text.strip())
+    last = (done.stderr or done.stdout).strip()[-800:]
+    return InterruptedRunError(
+        f"the run ended without a result; the same command with --resume goes on. Flower: {last}"
+    )
+
+
+def _reachable(host: str) -> str:
+    """An address to reach a listener on this machine by; listening everywhere is no address."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,57 @@
+"""The requests of a run on the server's disk, so that a silo can be told again what it lost."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from feddep.experiments.records import write_atomically
+from feddep.federation.messages import Request, group, unpack
+from feddep.runtime.worker import pack_requests
+
+
+def place_of(phase: int, round: int, step: int) -> str:
+    """The place of an exchange in a run. Places sort as the exchanges follow each other."""
+    return f"{phase:02d}-{round:06d}-{step:02d}"
+
+
+class RequestLog:
+    """One file for each exchange, named after its place in the run.
+
+    Args:
+        folder: where they are; made when the first is written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def write(self, place: str, requests: Sequence[Request]) -> None:
+        """Keeps what is about to be sent. Later places, of a round that is redone, are dropped."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for later in self._places():
+            if later > place:
+                (self._folder / f"{later}.bin").unlink()
+        write_atomically(self._folder / f"{place}.bin", pack_requests(requests))
+
+    def before(self, place: str) -> str | None:
+        """The exchange that came before this one, if any."""
+        earlier = [other for other in self._places() if other < place]
+        return earlier[-1] if earlier else None
+
+    def between(
+        self, after: str | None, before: str, client: int
+    ) -> Iterator[tuple[str, str | None, Request]]:
+        """What one client was asked after one place and before another: place, the one before."""
+        previous = after
+        for place in self._places():
+            if (after is None or place > after) and place < before:
+                yield place, previous, self._read(place, client)
+                previous = place
+
+    def _read(self, place: str, client: int) -> Request:
+        header, arrays = unpack((self._folder / f"{place}.bin").read_bytes())
+        for who, phase, step, round_, number in header["requests"]:
+            if who == client:
+                return Request(client, phase, step, round_, group(arrays, str(number)))
+        raise LookupError(f"client {client} was not asked at {place}")
+
+    def _places(self) -> list[str]:
+        return sorted(file.stem for file in self._folder.glob("*.bin"))

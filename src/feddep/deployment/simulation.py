@@ -1,0 +1,83 @@
+"""``feddep run`` on Flower's simulation: every client is a node of Flower's."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from feddep.algorithms import find_method
+from feddep.algorithms.method import Method
+from feddep.deployment import client_app
+from feddep.deployment.agreement import Agreement, check_federated
+from feddep.deployment.convener import Convener, Patience, meet
+from feddep.deployment.federate import in_order
+from feddep.experiments.pipeline import cores, run
+from feddep.experiments.result import Result
+from feddep.graph.shard import Shards, write_shards
+from feddep.learning.recipe import Recipe
+from feddep.runtime.flower import Grid
+from feddep.runtime.flower.post import FlowerPost
+from feddep.runtime.flower.simulation import simulate
+from feddep.runtime.host import Host
+from feddep.runtime.letter import Post
+from feddep.scenario.spec import RunSpec
+
+CLUSTER = "RAY_ADDRESS"
+
+
+def check_can_run(method: str) -> None:
+    """Refuses what is no federation, before anything is claimed or loaded."""
+    check_federated(find_method(method))
+
+
+def run_simulated(
+    spec: RunSpec, shards: Shards, *, workers: int | None = None, **options: Any
+) -> Result:
+    """:func:`~feddep.experiments.pipeline.run` with Flower's nodes for clients.
+
+    With the environment variable ``RAY_ADDRESS`` the silos run on that Ray cluster, whose machines
+    must see the same temporary folder (``TMPDIR``) for their data.
+
+    """
+    with tempfile.TemporaryDirectory(prefix="feddep-") as folder:
+        data = Path(folder) / "shards"
+        write_shards(shards, data)
+        os.environ[client_app.SIMULATION] = str(data)
+        results: list[Result] = []
+
+        def main(grid: Grid) -> None:
+            start = partial(convened, spec, FlowerPost(grid), Path(folder) / "requests")
+            results.append(run(spec, shards, start=start, **options))
+
+        address = os.environ.get(CLUSTER)
+        simulate(main, client_app.app, shards.clients, workers or cores(), address)
+    return results[0]
+
+
+@contextmanager
+def convened(
+    spec: RunSpec, post: Post, requests: Path, shards: Shards, method: Method, recipe: Recipe
+) -> Iterator[Convener]:
+    """A federation over simulated silos; scores on the whole graph are measured here."""
+    patience = Patience()
+    silos = in_order(meet(post, shards.clients, patience))
+    agreement = Agreement("simulation", spec, recipe.features, recipe.classes)
+    host = Host(method, recipe, torch.device("cpu"), {}, lambda: shards.graph)
+    convener = Convener(
+        post,
+        agreement.run,
+        silos,
+        [phase.name for phase in method.phases],
+        agreement.to_plain(),
+        agreement.expected,
+        requests,
+        patience,
+        host.score,
+    )
+    convener.agree(range(len(silos)))
+    yield convener

@@ -1,0 +1,226 @@
+"""The silo's side of a federation over a network: it answers letters from its own data.
+
+A letter may come twice, or after the silo was killed and started again. So an answer is kept with
+the place in the run that it belongs to, and the same letter gets the same answer. A silo that
+finds itself elsewhere in the run than the server says so, and is told what it missed.
+"""
+
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from feddep.deployment.agreement import Agreement
+from feddep.deployment.consent import Consent, planned_price
+from feddep.deployment.memory import Answer, Pieces, RunMemory
+from feddep.deployment.outbox import Outbox, counted
+from feddep.deployment.outbox import sent as left_in
+from feddep.errors import FeddepError, InputError
+from feddep.experiments.folder import write_model
+from feddep.experiments.ledgers import plain
+from feddep.experiments.records import versions, write_atomically
+from feddep.federation.inspection import inspect_request
+from feddep.federation.messages import Reply, Request, State, group, pack
+from feddep.federation.node import Node
+from feddep.graph.graph import Graph
+from feddep.learning.recipe import open_silo
+from feddep.privacy.accountant import NOTHING
+from feddep.runtime.letter import Letter
+from feddep.scenario.spec import RunSpec
+
+log = logging.getLogger("feddep")
+_WORDS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_ -]{0,63}")  # some become names of files
+
+
+@dataclass(frozen=True, eq=False)
+class Station:
+    """One silo at work.
+
+    Attributes:
+        name: the silo's.
+        graph: loads its data.
+        client: its number, where the data have one; else the server numbers silos by name.
+        consent: what its owner allows; None, in simulations, allows everything.
+        outbox: where everything that leaves is written down first.
+        secret: root of its own random draws. None takes the run's seed, which the server knows
+            too: then nothing that is drawn at random protects against the server.
+        results: folder for what the silo gets out of runs.
+        device: where it computes.
+    """
+
+    name: str
+    graph: Callable[[], Graph]
+    client: int | None = None
+    consent: Consent | None = None
+    outbox: Outbox | None = None
+    secret: int | None = None
+    results: Path | None = None
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    def answer(self, letter: Letter, pieces: Callable[[str], Pieces]) -> Letter:
+        """Answers any letter; what cannot be done is refused with its reason.
+
+        Args:
+            letter: from the server.
+            pieces: where the silo remembers a run of that name.
+        """
+        kinds = {"agree": self._agree, "request": self._request, "close": self._close}
+        try:
+            kind = letter.header.get("kind")
+            if kind == "hello":
+                return self._hello()
+            if kind not in kinds:
+                raise InputError(f"expected a letter about {', '.join(kinds)} (got {kind!r})")
+            return kinds[kind](letter, RunMemory(pieces(_text(letter.header, "run"))))
+        except FeddepError as error:
+            log.warning("%s refuses: %s", self.name, error)
+            return Letter({"refused": str(error)})
+
+    def _hello(self) -> Letter:
+        graph = self.graph()
+        return Letter(
+            {
+                "name": self.name,
+                "client": self.client,
+                "nodes": graph.nodes,
+                "features": graph.feature_count,
+                "classes": graph.classes,
+                "version": versions()["feddep"],
+            }
+        )
+
+    def _agree(self, letter: Letter, memory: RunMemory) -> Letter:
+        if self.consent is not None:  # first of all: finding a method may import it
+            asked = RunSpec.from_toml(str(letter.header.get("spec")))
+            self.consent.check_method(asked.method)
+        agreement, graph = Agreement.from_plain(letter.header), self.graph()
+        if graph.feature_count != agreement.features or graph.classes > agreement.classes:
+            raise InputError(
+                f"{self.name} has {graph.feature_count} feature columns and {graph.classes} "
+                f"classes, the run {agreement.features} and {agreement.classes}"
+            )
+        sound = planned_price(agreement.spec, agreement.method, agreement.recipe, graph)
+        if self.consent is not None:
+            if self.secret is None:
+                sound = NOTHING  # the server can repeat whatever is drawn at random
+            self.consent.check_run(agreement.spec, agreement.method, sound, nodes=graph.nodes)
+        client = _number(letter.header, "client")
+        known = {**agreement.to_plain(), "client": client, "sound": plain(sound)}
+        if self.outbox is not None:  # what has left counts, whatever became of the memory
+            known["sent"] = left_in(self.outbox.path, agreement.run)
+        memory.agree(known)
+        return Letter({"sound": known["sound"]})
+
+    def _request(self, letter: Letter, memory: RunMemory) -> Letter:
+        header, known = letter.header, memory.agreement
+        if known is None:
+            return Letter({"sync": None})
+        request = _request_of(letter, known)
+        asked, place = _fingerprint(letter), _text(header, "place")
+        earlier = memory.answer_at(place)
+        last, state, sent = memory.recall()
+        if earlier is None or earlier.asked != asked:
+            if earlier is not None:  # other words at the same place: one more answer
+                state = earlier.before
+            elif last != header.get("previous"):
+                return Letter({"sync": last})
+            reply, after = self._handle(Agreement.from_plain(known), request, state, sent)
+            earlier = Answer(place, asked, reply, state)
+            memory.move_on(earlier, after, _counted(sent, request.phase, reply))
+        if header.get("silent"):
+            return Letter({"done": place})
+        return self._hand_over(earlier.reply, request, known)
+
+    def _handle(
+        self, agreement: Agreement, request: Request, state: State, sent: Mapping[str, int]
+    ) -> tuple[Reply, State]:
+        inspect_request(request, agreement.expected)
+        node = _opened(self, agreement, request.client)
+        reply, after = node.handle(request, state)
+        if self.consent is not None:
+            self.consent.check_reply(request.phase, reply, sent)
+        return reply, after
+
+    def _hand_over(self, reply: Reply, request: Request, known: Mapping[str, Any]) -> Letter:
+        """Writes down what is about to leave, then lets it."""
+        if self.outbox is not None:
+            self.outbox.append(
+                run=known["run"],
+                phase=request.phase,
+                step=request.step,
+                round=request.round,
+                reply=reply,
+                epsilon=known["sound"]["epsilon"],
+            )
+        return Letter({"client": reply.client, "metrics": dict(reply.metrics)}, reply.arrays)
+
+    def _close(self, letter: Letter, memory: RunMemory) -> Letter:
+        """Keeps what the silo gets out of the run, and forgets the rest."""
+        known = memory.agreement
+        if known is not None:
+            if self.results is not None:
+                _, state, _ = memory.recall()
+                self._keep(known, letter, state, self.results / known["run"])
+            memory.forget()
+        return Letter({"done": True})
+
+    def _keep(self, known: Mapping[str, Any], letter: Letter, state: State, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        classifier = group(letter.arrays, "classifier") or group(state, "classifier")
+        for name, weights in (("model", classifier), ("generator", group(state, "generator"))):
+            if weights:
+                write_model(folder / f"{name}.safetensors", [weights])
+        write_atomically(folder / "spec.toml", known["spec"])
+        report = {"privacy": {"sound": known["sound"]}, "scores": letter.header.get("scores")}
+        write_atomically(folder / "silo.json", json.dumps(report, indent=2) + "\n")
+
+
+@lru_cache(maxsize=4)
+def _opened(station: Station, agreement: Agreement, client: int) -> Node:
+    """A node ready to answer. A process that answers several letters opens its data once."""
+    torch.set_num_threads(1)
+    method = agreement.method
+    silo = open_silo(client, station.graph(), agreement.recipe, station.device, station.secret)
+    return Node(silo, method.phases, method.discloses)
+
+
+def _request_of(letter: Letter, known: Mapping[str, Any]) -> Request:
+    header = letter.header
+    client = _number(header, "client")
+    if client != known["client"]:
+        raise InputError(f"this silo is client {known['client']} of the run (got {client})")
+    phase, step, round_ = _text(header, "phase"), _text(header, "step"), _number(header, "round")
+    return Request(client, phase, step, round_, letter.arrays)
+
+
+def _fingerprint(letter: Letter) -> str:
+    """The same for the same question, whether it is to be answered aloud or not."""
+    asked = {name: value for name, value in letter.header.items() if name != "silent"}
+    text = json.dumps(asked, sort_keys=True)
+    return hashlib.sha256(text.encode() + pack({}, letter.arrays)).hexdigest()
+
+
+def _counted(sent: Mapping[str, int], phase: str, reply: Reply) -> dict[str, int]:
+    names = counted(phase, reply.arrays, reply.metrics)
+    return {**sent, **{name: sent.get(name, 0) + 1 for name in names}}
+
+
+def _text(header: Mapping[str, Any], key: str) -> str:
+    value = header.get(key)
+    if not isinstance(value, str) or not _WORDS.fullmatch(value):
+        raise InputError(f"a letter needs a {key} (got {value!r})")
+    return value
+
+
+def _number(header: Mapping[str, Any], key: str) -> int:
+    value = header.get(key)
+    if not isinstance(value, int) or value < 0:
+        raise InputError(f"a letter needs a {key}, 0 or more (got {value!r})")
+    return value

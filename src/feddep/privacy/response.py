@@ -1,0 +1,46 @@
+"""Randomised response on one bit: what two rates cost, and which rates an ε allows.
+
+A bit that is 1 stays so with probability q₁ (``keep``); one that is 0 becomes 1 with q₀
+(``create``). Whoever sees the outcome learns the bit by a factor of q₁/q₀ if it is 1 and of
+(1 - q₀)/(1 - q₁) if it is 0, so
+
+    ε = max(ln(q₁/q₀), ln((1 - q₀)/(1 - q₁))).
+
+Both are equal at q₁ = 1 - q₀ = e^ε/(1 + e^ε), the symmetric form (Warner 1965). Below that q₁ the
+first decides, q₀ = q₁e^-ε; above it the second, and q₀ grows steeply.
+"""
+
+import math
+
+_LARGEST_EXPONENT = 700.0  # e^709 is too large for a float
+
+
+def response_epsilon(keep: float, create: float) -> float:
+    """ε of the two rates, in either order; infinite where an outcome proves the bit."""
+    if keep == create:
+        return 0.0
+    if min(keep, create) <= 0 or max(keep, create) >= 1:
+        return math.inf
+    ones = math.log(keep) - math.log(create)
+    zeros = math.log1p(-create) - math.log1p(-keep)
+    return max(abs(ones), abs(zeros))
+
+
+def smallest_create(epsilon: float, keep: float) -> float:
+    """The smallest q₀ that keeps ε: max(q₁e^-ε, 1 - (1 - q₁)e^ε).
+
+    Rounding may leave it a little too small, and the price above ε; then it is raised.
+    """
+    exponent = min(epsilon, _LARGEST_EXPONENT)
+    create = max(keep * math.exp(-exponent), 1 - (1 - keep) * math.exp(exponent))
+    step = math.ulp(create)
+    while response_epsilon(keep, create) > epsilon:
+        create = min(keep, create + step)
+        step *= 2
+    return create
+
+
+def largest_keep(epsilon: float, create: float) -> float:
+    """The largest q₁ that q₀ allows: min(q₀e^ε, 1 - (1 - q₀)e^-ε)."""
+    exponent = min(epsilon, _LARGEST_EXPONENT)
+    return min(create * math.exp(exponent), 1 - (1 - create) * math.exp(-exponent))

@@ -1,0 +1,168 @@
+"""What the README shows of the results: one table and two figures."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from feddep.experiments.records import Record
+from feddep.reports.charts import Figure, figure_svg
+from feddep.reports.comparison import footnotes, marked
+from feddep.reports.figures import difference_figure, paper_figure
+from feddep.reports.gains import ALL, pooled_pairs
+from feddep.reports.grids import NOT_RUN, in_order
+from feddep.reports.pairs import CONFIDENCE, REFERENCE, Paired
+from feddep.reports.pays import lost_edges_figure
+from feddep.reports.source import Source
+from feddep.reports.summary import Rows, spread
+from feddep.reports.table import Table
+from feddep.scenario.spec import RunSpec
+
+CLIENTS = 5
+PRESET = "paper"
+FOLDER = "docs/figures"
+FILES = ("accuracy.svg", "pays.svg")
+
+_FAR = ("local",)  # so far below that the others could not be told apart beside it
+_NOTE = (
+    "Ours (the paper's): test accuracy on the whole graph, mean ± standard deviation over seeds, "
+    f"{CLIENTS} clients, preset `{PRESET}`."
+)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A figure of the README.
+
+    Attributes:
+        file: its name.
+        figure: what is drawn.
+        caption: what is said below.
+    """
+
+    file: str
+    figure: Figure
+    caption: str
+
+    @property
+    def svg(self) -> str:
+        """The drawing, two panels side by side."""
+        return figure_svg(self.figure, columns=2)
+
+
+def main_table(source: Source) -> Table:
+    """Table 1 in short: methods down, data sets across, the paper's numbers in brackets."""
+    seeds: dict[tuple[str, str], int] = {}
+    for cell in source.cells:
+        spec = RunSpec().with_settings(cell)
+        if (spec.partition.clients, spec.preset) == (CLIENTS, PRESET):
+            place = spec.method, spec.dataset
+            seeds[place] = seeds.get(place, 0) + 1
+    scores: dict[tuple[str, str], list[float]] = {}
+    for _, record in _shown_rows(source):
+        place = record["method"], record["dataset"]
+        scores.setdefault(place, []).append(record["scores"]["global"]["test"])
+    methods = in_order(method for method, _ in seeds)
+    datasets = list(dict.fromkeys(dataset for _, dataset in seeds))
+    lines = [
+        (marked(method), *(_cell(source, method, name, scores, seeds) for name in datasets))
+        for method in methods
+    ]
+    return Table(("method", *datasets), lines, (*footnotes(methods), _NOTE))
+
+
+def shown(sources: Mapping[str, Source]) -> list[Shown]:
+    """The figures that there are runs for."""
+    if not {"table1", "pays"} <= set(sources):
+        return []
+    return [*_accuracy(sources["table1"]), *_pays(sources["pays"], sources["table1"])]
+
+
+def figure_texts(sources: Mapping[str, Source]) -> str:
+    """The figures with their captions, as the README has them."""
+    found = shown(sources)
+    if not found:
+        return f"The figures' runs are {NOT_RUN}.\n"
+    return "\n".join(
+        f"![{one.figure.title}]({FOLDER}/{one.file})\n\n{one.caption}\n" for one in found
+    )
+
+
+def _shown_rows(source: Source) -> Rows:
+    return [row for row in source.rows if _is_shown(row[1])]
+
+
+def _is_shown(record: Record) -> bool:
+    return bool(record["clients"] == CLIENTS and record["preset"] == PRESET)
+
+
+def _cell(
+    source: Source,
+    method: str,
+    dataset: str,
+    scores: Mapping[tuple[str, str], Sequence[float]],
+    seeds: Mapping[tuple[str, str], int],
+) -> str:
+    """Ours, the number of seeds where some are missing, and the paper's."""
+    found, declared = scores.get((method, dataset), ()), seeds.get((method, dataset), 0)
+    ours = spread(found) if found else NOT_RUN
+    if 0 < len(found) < declared:
+        ours += f", {len(found)} of {declared} seeds"
+    printed = source.paper.printed(dataset, method, CLIENTS)
+    return f"{ours} ({printed.mean:.4f})" if printed else ours
+
+
+def _accuracy(source: Source) -> Iterator[Shown]:
+    """Ours beside the paper's: a panel a data set, a line a method."""
+    rows = [row for row in _shown_rows(source) if row[1]["method"] not in _FAR]
+    for figure in paper_figure(replace(source, rows=rows)) if rows else ():
+        caption = (
+            f"Test accuracy on the whole graph with {CLIENTS} clients, ours and the paper's, with "
+            "one standard deviation to both sides. Local lies far below and is left out."
+        )
+        yield Shown(FILES[0], _without_methods(figure), caption + _lacking(source))
+
+
+def _pays(source: Source, table1: Source) -> Iterator[Shown]:
+    """Accuracy over the share of lost edges; until that is run, the differences from FedAvg."""
+    whole = [row for row in source.rows if "feature_share" not in row[0]]
+    for figure in lost_edges_figure(replace(source, rows=whole)) if whole else ():
+        caption = (
+            "Does it pay? Accuracy as more edges are lost between clients, on the whole graph and "
+            "on each client's own subgraph, with one standard deviation to both sides."
+        )
+        yield Shown(FILES[1], figure, caption + _lacking(source))
+    if not whole:
+        yield from _gains(table1)
+
+
+def _gains(source: Source) -> Iterator[Shown]:
+    rows = [
+        (settings, record)
+        for settings, record in source.rows
+        if record["preset"] == PRESET and record["method"] not in _FAR
+    ]
+    panels: dict[str, list[Paired]] = {}
+    for pair in pooled_pairs(rows):
+        panels.setdefault(pair.setting[0], []).append(pair)
+    if not panels:
+        return
+    everything = {"all of these": panels.pop(ALL)} if ALL in panels else {}
+    title = f"Difference from {REFERENCE}, pooled over numbers of clients"
+    figure = difference_figure("gains", title, panels | everything, REFERENCE)
+    caption = (
+        f"Does it pay? Accuracy above {REFERENCE}, paired by seed and pooled over numbers of "
+        f"clients, with {CONFIDENCE:.0%} confidence intervals. The study over the share of lost "
+        f"edges is {NOT_RUN}."
+    )
+    yield Shown(FILES[1], _without_methods(figure), caption + _lacking(source))
+
+
+def _without_methods(figure: Figure) -> Figure:
+    """The legend only of what the labels of the lines do not tell."""
+    return replace(figure, legend=[key for key in figure.legend if key.group != "methods"])
+
+
+def _lacking(source: Source) -> str:
+    missing = len(source.cells) - len(source.rows)
+    if not missing:
+        return ""
+    return f" Of the runs of `{source.name}`, {missing} of {len(source.cells)} are {NOT_RUN}."

@@ -1,0 +1,10 @@
+"""Flower carries the messages: the only package that imports it.
+
+The names below are all that the programs of a deployment need of Flower.
+"""
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+__all__ = ["ClientApp", "ConfigRecord", "Context", "Grid", "Message", "RecordDict", "ServerApp"]

@@ -1,0 +1,67 @@
+"""Many silos on one machine, or a cluster, through Flower's simulation on Ray."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+from flwr.simulation import run_simulation
+
+from feddep.errors import RuntimeFailureError
+
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DISABLE_IMPORT_WARNING": "1",
+}
+"""Neither Flower nor Ray is to talk to the outside."""
+
+
+def simulate(
+    main: Callable[[Grid], None], client_app: ClientApp, silos: int, cores: int, address: str | None
+) -> None:
+    """Calls ``main`` with a grid of simulated silos.
+
+    Args:
+        main: the server's part.
+        client_app: every silo's part.
+        silos: how many.
+        cores: of this machine to use; each silo at work takes one.
+        address: of a Ray cluster that is already running; None starts Ray on this machine.
+
+    Raises:
+        RuntimeFailureError: the simulation itself failed; an error of ``main``'s comes as it is.
+    """
+    os.environ.update({name: os.environ.get(name, value) for name, value in QUIET.items()})
+    errors: list[BaseException] = []
+    done: list[bool] = []
+    server_app = ServerApp()
+
+    @server_app.main()
+    def _main(grid: Grid, _: object) -> None:
+        try:
+            main(grid)
+            done.append(True)
+        except BaseException as error:
+            errors.append(error)  # Flower would print it and exit
+
+    here = {"num_cpus": cores, "include_dashboard": False, "log_to_driver": False}
+    started: Any = {"address": address} if address else here
+    try:
+        run_simulation(
+            server_app,
+            client_app,
+            silos,
+            backend_config={
+                "init_args": started,
+                "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+            },
+        )
+    except Exception as error:
+        errors.append(RuntimeFailureError(f"Flower's simulation failed: {error}"))
+    if errors:
+        raise errors[0]
+    if not done:
+        raise RuntimeFailureError("Flower's simulation ended before the run did")

@@ -1,0 +1,228 @@
+"""Every federated method over letters gives what it gives in process: weights and bytes."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from feddep.algorithms import METHODS
+from feddep.deployment import convener as convener_module
+from feddep.deployment.convener import Patience
+from feddep.deployment.federate import federate
+from feddep.deployment.simulation import convened
+from feddep.errors import InputError, InterruptedRunError
+from feddep.experiments.folder import RunFolder
+from feddep.experiments.pipeline import run
+from feddep.experiments.records import without_times
+from feddep.runtime.letter import Letter, Lost
+from feddep.scenario.build import build, known_at_first, resolve
+from feddep.scenario.spec import RunSpec
+from safetensors.numpy import load_file
+
+from desk import Desk, stations
+
+FEDERATED = [name for name, method in METHODS.items() if name not in ("global", "oracle")]
+SMALL = {
+    "synthetic.nodes": 150,
+    "partition.clients": 3,
+    "model.hidden": 8,
+    "embedding.width": 8,
+    "embedding.epochs": 2,
+    "generator.epochs": 2,
+    "training.rounds": 2,
+}
+QUICK = Patience(quorum=0.6, grace=0.05, wait=0.2, resend=0.05)
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(convener_module.time, "sleep", lambda seconds: None)
+
+
+def spec_of(method: str, **more) -> RunSpec:
+    given = {**SMALL, **more, "method": method, "preset": "paper"}
+    return resolve(RunSpec().with_settings(given), given)
+
+
+def federated(desk: Desk, spec: RunSpec, path: Path, shards, *, resume=False, patience=QUICK):
+    folder = RunFolder.claim(path, spec, resume=resume)
+    known = known_at_first(shards, METHODS[spec.method])
+    return federate(desk, spec, folder, patience=patience, known=known)
+
+
+def weights(path: Path):
+    return load_file(path / "model.safetensors")
+
+
+def same(one, other) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(one[k], other[k]) for k in one)
+
+
+@pytest.mark.parametrize("method", FEDERATED)
+def test_as_in_process(method, tmp_path):
+    spec = spec_of(method)
+    shards = build(spec)
+    here = run(spec, shards, workers=1)
+    here.save(tmp_path / "here")
+    start = partial(convened, spec, Desk(stations(shards)), tmp_path / "requests")
+    there = run(spec, shards, start=start)
+    if method != "local":  # whose classifiers stay with the silos
+        there.save(tmp_path / "there")
+        assert same(weights(tmp_path / "here"), weights(tmp_path / "there"))
+        assert without_times(here.record) == without_times(there.record)
+    assert here.record["traffic"] == there.record["traffic"]
+
+
+@pytest.mark.parametrize("method", ["feddep", "local", "fedgnn"])
+def test_between_silos_nobody_measures_on_the_whole_graph(method, tmp_path):
+    spec = spec_of(method)
+    shards = build(spec)
+    here = run(spec, shards, workers=1)
+    record = federated(Desk(stations(shards)), spec, tmp_path / "run", shards)
+    assert record["scores"]["global"] == {"test": None, "val": None, "test_last": None}
+    assert record["scores"]["silo"] == here.record["scores"]["silo"]
+    assert record["traffic"] == here.record["traffic"]
+    assert record["federation"] == {"silos": ["silo-0", "silo-1", "silo-2"], "left_out": []}
+    assert record["privacy"]["sound"] == here.record["privacy"]["sound"]
+
+
+@pytest.mark.parametrize("method", ["global", "oracle"])
+def test_what_is_no_federation_is_refused_by_name(method, tmp_path):
+    spec = spec_of(method)
+    with pytest.raises(InputError, match=f"{method} cannot run on Flower"):
+        federated(Desk([]), spec, tmp_path / "run", build(spec))
+
+
+def reference(spec, shards, path):
+    federated(Desk(stations(shards)), spec, path, shards)
+    return weights(path)
+
+
+def test_a_letter_that_is_lost_is_sent_again(tmp_path):
+    spec = spec_of("feddep")
+    shards = build(spec)
+    lost = []
+
+    def tamper(address, letter, answer):
+        key = (address, letter.header.get("place"))
+        if address == 99 and letter.header["kind"] == "request" and key not in lost:
+            lost.append(key)
+            return Lost("down") if len(lost) % 2 else None
+        return answer
+
+    record = federated(Desk(stations(shards), tamper), spec, tmp_path / "run", shards)
+    assert len(lost) > 5
+    assert record["federation"]["left_out"] == []
+    assert same(weights(tmp_path / "run"), reference(spec, shards, tmp_path / "quiet"))
+
+
+def test_a_silo_that_lost_its_memory_is_told_again_and_nothing_differs(tmp_path):
+    spec = spec_of("feddep")
+    shards = build(spec)
+    desk = Desk(stations(shards))
+    rounds = []
+
+    def tamper(address, letter, answer):
+        if address == 100 and letter.header.get("round") == 1 and not rounds:
+            rounds.append(1)
+            desk.memories[100].clear()
+            return Lost("its disk is gone")
+        return answer
+
+    desk.tamper = tamper
+    record = federated(desk, spec, tmp_path / "run", shards)
+    silent = [letter for _, letter in desk.asked if letter.header.get("silent")]
+    assert len(silent) > 3
+    assert record["federation"]["left_out"] == []
+    assert same(weights(tmp_path / "run"), reference(spec, shards, tmp_path / "quiet"))
+
+
+def test_a_silo_that_is_away_is_left_out_and_comes_back(tmp_path):
+    spec = spec_of("feddep", **{"training.rounds": 4})
+    shards = build(spec)
+
+    def tamper(address, letter, answer):
+        away = address == 98 and letter.header.get("phase") == "averaging"
+        return Lost("away") if away and letter.header["round"] in (1, 2) else answer
+
+    # What it never got to see: in this test it did, but its answers did not arrive.
+    record = federated(Desk(stations(shards), tamper), spec, tmp_path / "run", shards)
+    left = record["federation"]["left_out"]
+    assert {(entry["silo"], entry["round"]) for entry in left} == {("silo-2", 1), ("silo-2", 2)}
+
+
+def test_below_the_quorum_the_run_ends_and_goes_on_later(tmp_path):
+    spec = spec_of("feddep")
+    shards = build(spec)
+    desk = Desk(stations(shards))
+    desk.tamper = lambda address, letter, answer: (
+        Lost("down") if address < 100 and letter.header.get("round") == 1 else answer
+    )
+    with pytest.raises(InterruptedRunError, match="1 of 3 silos answered"):
+        federated(desk, spec, tmp_path / "run", shards)
+    desk.tamper = lambda address, letter, answer: answer
+    federated(desk, spec, tmp_path / "run", shards, resume=True)
+    assert same(weights(tmp_path / "run"), reference(spec, shards, tmp_path / "quiet"))
+
+
+@pytest.mark.parametrize("method", ["feddep", "fedsage", "feddep-wo-proto"])
+@pytest.mark.parametrize("at", range(0, 13, 3))
+def test_a_server_that_is_killed_anywhere_goes_on_as_if_nothing_had_been(method, at, tmp_path):
+    spec = spec_of(method)
+    shards = build(spec)
+    desk = Desk(stations(shards))
+    exchanges = []
+
+    def tamper(address, letter, answer):
+        if letter.header["kind"] == "request":
+            exchanges.append(address)
+            if len(exchanges) == 3 * at + 2:
+                raise KeyboardInterrupt  # as good as kill -9: nothing below catches it
+        return answer
+
+    desk.tamper = tamper
+    try:
+        federated(desk, spec, tmp_path / "run", shards)
+    except KeyboardInterrupt:
+        federated(desk, spec, tmp_path / "run", shards, resume=True)
+    assert same(weights(tmp_path / "run"), reference(spec, shards, tmp_path / "quiet"))
+
+
+def test_a_poisoned_reply_is_left_out_and_named(tmp_path):
+    spec = spec_of("fedavg")
+    shards = build(spec)
+
+    def tamper(address, letter, answer):
+        if address == 99 and answer.arrays:
+            poisoned = {name: np.full_like(a, np.nan) for name, a in answer.arrays.items()}
+            return replace(answer, arrays=poisoned)
+        return answer
+
+    record = federated(Desk(stations(shards), tamper), spec, tmp_path / "run", shards)
+    left = record["federation"]["left_out"]
+    assert {entry["silo"] for entry in left} == {"silo-1"}
+    assert "finite" in left[0]["reason"]
+    assert all(np.isfinite(a).all() for a in weights(tmp_path / "run").values())
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        Letter({}),
+        Letter({"client": "x", "metrics": {}}),
+        Letter({"client": 1, "metrics": []}),
+        Letter({"sync": 7}),
+        Letter({"refused": "no"}),
+    ],
+)
+def test_nonsense_from_a_silo_does_not_stop_the_others(nonsense, tmp_path):
+    spec = spec_of("fedavg")
+    shards = build(spec)
+
+    def tamper(address, letter, answer):
+        return nonsense if address == 99 and letter.header["kind"] == "request" else answer
+
+    record = federated(Desk(stations(shards), tamper), spec, tmp_path / "run", shards)
+    assert {entry["silo"] for entry in record["federation"]["left_out"]} == {"silo-1"}

@@ -1,0 +1,465 @@
+"""The ledger of what left: durable, in one piece, and no change to it goes unseen."""
+
+import hashlib
+import json
+import os
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from feddep.deployment import outbox as module
+from feddep.deployment.outbox import GENESIS, Outbox, Verified, counted, sent, verify
+from feddep.errors import DataError, RuntimeFailureError
+from feddep.federation.messages import Reply
+
+REPLY = Reply(
+    1,
+    {
+        "classifier/weight": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "classifier/bias": np.zeros(2),
+    },
+    {"loss": 0.5, "training_nodes": 12},
+)
+
+
+def note(path: Path, reply: Reply = REPLY, **changed: object):
+    fields = {"run": "run", "phase": "averaging", "step": "train", "round": 0, "epsilon": None}
+    return Outbox(path).append(**(fields | changed), reply=reply)
+
+
+def lines_of(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "outbox.jsonl"
+
+
+class TestLines:
+    def test_a_line_says_all_about_a_payload(self, path):
+        note(path, run="a1", round=3, epsilon=2.0)
+        (line,) = lines_of(path)
+        weight = REPLY.arrays["classifier/weight"]
+        assert line.pop("time").endswith("+00:00")
+        digest = line.pop("hash")
+        assert line["names"].pop("classifier/bias")["shape"] == [2]
+        assert line == {
+            "number": 1,
+            "run": "a1",
+            "phase": "averaging",
+            "step": "train",
+            "round": 3,
+            "names": {
+                "classifier/weight": {
+                    "shape": [2, 3],
+                    "dtype": "<f4",
+                    "bytes": 24,
+                    "sha256": hashlib.sha256(weight.tobytes()).hexdigest(),
+                }
+            },
+            "numbers": {"loss": 0.5, "training_nodes": 12.0},
+            "bytes": 40,
+            "epsilon": 2.0,
+            "previous": "0" * 64,
+        }
+        assert len(digest) == 64
+
+    def test_the_hash_is_that_of_the_canonical_json_of_the_rest(self, path):
+        note(path)
+        (line,) = lines_of(path)
+        digest = line.pop("hash")
+        text = json.dumps(line, sort_keys=True, separators=(",", ":"))
+        assert digest == hashlib.sha256(text.encode()).hexdigest()
+
+    def test_each_line_holds_the_hash_of_the_one_before(self, path):
+        for _ in range(3):
+            note(path)
+        one, two, three = lines_of(path)
+        assert (two["previous"], three["previous"]) == (one["hash"], two["hash"])
+        assert [one["number"], two["number"], three["number"]] == [1, 2, 3]
+
+    @pytest.mark.parametrize("epsilon", [None, float("inf"), float("nan")])
+    def test_a_budget_without_bound_is_null(self, path, epsilon):
+        note(path, epsilon=epsilon)
+        assert lines_of(path)[0]["epsilon"] is None
+
+    def test_numbers_that_json_does_not_know(self, path):
+        note(path, Reply(0, {}, {"loss": float("nan"), "other": np.float32("-inf")}))
+        assert lines_of(path)[0]["numbers"] == {"loss": "nan", "other": "-inf"}
+        verify(path)
+
+    def test_the_hash_is_that_of_the_numbers_in_order_however_they_lie_in_memory(self, path):
+        array = np.arange(6.0).reshape(2, 3)
+        note(path, Reply(0, {"a": array}))
+        note(path, Reply(0, {"a": np.asfortranarray(array)}))
+        one, two = lines_of(path)
+        assert one["names"] == two["names"]
+
+    def test_arrays_without_extent(self, path):
+        note(path, Reply(0, {"scalar": np.array(3.0), "empty": np.zeros((0, 4))}))
+        note(path, Reply(0))
+        assert verify(path) == Verified(2, 1, 8)
+
+    def test_a_line_stays_one_line(self, path):
+        note(path, run="a\nb\u2028\ud800c", phase="d\re")
+        assert path.read_bytes().count(b"\n") == 1
+        assert sent(path, "a\nb\u2028\ud800c") == {"classifier": 1, "numbers/d\re": 1}
+
+    def test_what_could_not_be_verified_is_not_written(self, path):
+        with pytest.raises(DataError, match="unparsable"):
+            note(path, run=3)
+        assert path.read_bytes() == b""
+
+    def test_numbers_of_other_libraries_are_numbers(self, path):
+        note(path, round=np.int64(3), epsilon=np.float32(0.5))
+        assert (lines_of(path)[0]["round"], lines_of(path)[0]["epsilon"]) == (3, 0.5)
+
+
+class TestFile:
+    def test_it_is_its_owners_only(self, path):
+        before = os.umask(0)
+        try:
+            note(path)
+        finally:
+            os.umask(before)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+    def test_a_file_that_others_could_read_is_closed_to_them(self, path):
+        path.touch(mode=0o644)
+        note(path)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+    def test_the_line_is_on_the_disk_before_the_call_returns(self, path, monkeypatch):
+        seen = []
+        monkeypatch.setattr(os, "fsync", lambda _: seen.append(path.read_bytes()))
+        note(path)
+        assert seen[-1] == path.read_bytes() != b""
+
+    def test_a_disk_that_fails_is_said(self, path, monkeypatch):
+        def fails(_: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(os, "fsync", fails)
+        with pytest.raises(RuntimeFailureError, match="No space left on device; nothing may leave"):
+            note(path)
+
+    def test_a_folder_that_is_not_there_is_said(self, path):
+        with pytest.raises(RuntimeFailureError, match="cannot write the ledger"):
+            note(path / "deeper")
+
+    def test_threads_do_not_interleave(self, path):
+        with ThreadPoolExecutor(4) as pool:
+            heads = list(pool.map(lambda i: note(path, round=i), range(24)))
+        assert sorted(number for number, _ in heads) == list(range(1, 25))
+        assert verify(path).lines == 24
+
+    def test_processes_do_not_interleave(self, path):
+        program = (
+            "import sys, pathlib, numpy\n"
+            "from feddep.deployment.outbox import Outbox\n"
+            "from feddep.federation.messages import Reply\n"
+            "for i in range(20):\n"
+            "    Outbox(pathlib.Path(sys.argv[1])).append(run=sys.argv[2], phase='p', step='s',\n"
+            "        round=i, reply=Reply(0, {'a': numpy.ones(9)}), epsilon=None)\n"
+        )
+        command = [sys.executable, "-c", program, str(path)]
+        started = [subprocess.Popen([*command, name]) for name in ("one", "two")]
+        assert [process.wait(60) for process in started] == [0, 0]
+        assert verify(path) == Verified(40, 2, 40 * 72)
+
+
+class TestTorn:
+    @pytest.mark.parametrize("share", [0.01, 0.5, 0.99, 1.0])
+    def test_a_torn_line_is_put_aside_and_the_chain_says_so(self, path, share):
+        note(path)
+        whole = path.read_bytes()
+        note(path, round=1)
+        line = path.read_bytes()[len(whole) : -1]
+        torn = line[: max(1, int(share * len(line)))]
+        path.write_bytes(whole + torn)
+        with pytest.raises(DataError, match="line 2 is unparsable: it has no end"):
+            verify(path)
+
+        assert note(path, round=2)[0] == 3
+        assert verify(path).lines == 3
+        recovered = lines_of(path)[1]
+        assert recovered["kind"] == "recovered"
+        assert recovered["torn"] == {
+            "file": "outbox.jsonl.torn",
+            "bytes": len(torn),
+            "sha256": hashlib.sha256(torn).hexdigest(),
+        }
+        aside = path.with_name("outbox.jsonl.torn")
+        assert aside.read_bytes() == torn + b"\n"
+        assert stat.S_IMODE(aside.stat().st_mode) == 0o600
+
+    def test_the_first_line_may_be_torn(self, path):
+        path.write_bytes(b'{"bytes"')
+        note(path)
+        assert [line.get("kind") for line in lines_of(path)] == ["recovered", None]
+        assert verify(path) == Verified(2, 1, 40)
+
+    def test_a_torn_line_longer_than_the_one_that_takes_its_place(self, path):
+        note(path)
+        whole = path.read_bytes()
+        path.write_bytes(whole + b"x" * 5000)
+        note(path)
+        assert verify(path).lines == 3
+
+    def test_it_may_happen_again(self, path):
+        for rest in (b"one", b"two"):
+            note(path)
+            with path.open("ab") as file:
+                file.write(rest)
+        note(path)
+        assert path.with_name("outbox.jsonl.torn").read_bytes() == b"one\ntwo\n"
+        assert verify(path).lines == 5
+
+    @pytest.mark.parametrize("crash_at", range(1, 5))
+    def test_a_crash_while_recovering_loses_nothing(self, path, monkeypatch, crash_at):
+        note(path)
+        with path.open("ab") as file:
+            file.write(b"t" * 2000)
+        calls = []
+
+        def crashes(file):
+            calls.append(file)
+            file.flush()
+            if len(calls) == crash_at:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "_to_disk", crashes)
+            with pytest.raises(KeyboardInterrupt):
+                note(path)
+        note(path)
+        verify(path)
+        assert "recovered" in [line.get("kind") for line in lines_of(path)]
+        assert b"t" * 2000 in path.with_name("outbox.jsonl.torn").read_bytes()
+
+    def test_a_broken_last_line_that_is_not_torn_stops_everything(self, path):
+        note(path)
+        path.write_bytes(path.read_bytes().replace(b'"round":0', b'"round":1'))
+        before = path.read_bytes()
+        with pytest.raises(DataError, match=r"outbox.jsonl: line 1 has a wrong hash"):
+            note(path)
+        with pytest.raises(DataError, match="line 1 has a wrong hash"):
+            Outbox(path).head()
+        assert path.read_bytes() == before
+
+
+class TestHead:
+    def test_of_an_empty_ledger(self, path):
+        assert Outbox(path).head() == GENESIS
+        path.touch()
+        assert Outbox(path).head() == GENESIS
+        assert verify(path, GENESIS) == Verified(0, 0, 0)
+
+    def test_it_is_what_the_last_append_gave(self, path):
+        note(path)
+        head = note(path)
+        assert Outbox(path).head() == head == (2, lines_of(path)[1]["hash"])
+
+    def test_an_older_head_stays_in_the_chain(self, path):
+        heads = [note(path) for _ in range(3)]
+        for head in heads:
+            assert verify(path, head).lines == 3
+
+    def test_a_torn_line_is_no_head(self, path):
+        head = note(path)
+        with path.open("ab") as file:
+            file.write(b"torn")
+        assert Outbox(path).head() == head
+
+    def test_a_ledger_written_anew_does_not_hold_it(self, path):
+        head = note(path)
+        path.unlink()
+        note(path, round=1)
+        with pytest.raises(DataError, match=r"line 1 has the hash .* the ledger was written anew"):
+            verify(path, head)
+
+    def test_no_ledger_is_no_verified_ledger(self, path):
+        with pytest.raises(DataError, match="cannot read the ledger"):
+            verify(path)
+
+
+class TestSent:
+    def test_groups_are_counted_by_run(self, path):
+        note(path, round=0)
+        note(path, round=1)
+        note(path, Reply(1, {"prototypes": np.ones(3)}), phase="prototype_exchange")
+        note(path, run="other")
+        assert sent(path, "run") == {"classifier": 2, "numbers/averaging": 2, "prototypes": 1}
+        assert sent(path, "other") == {"classifier": 1, "numbers/averaging": 1}
+        assert sent(path, "third") == {}
+
+    def test_without_a_file_nothing_was_sent(self, path):
+        assert sent(path, "run") == {}
+
+    def test_the_same_payload_again_counts_again(self, path):
+        note(path)
+        note(path)
+        assert sent(path, "run") == {"classifier": 2, "numbers/averaging": 2}
+
+    def test_a_torn_line_was_not_sent_and_recoveries_are_not_payloads(self, path):
+        note(path)
+        with path.open("ab") as file:
+            file.write(b"torn")
+        assert sent(path, "run")["classifier"] == 1
+        note(path, round=1)
+        assert sent(path, "run")["classifier"] == 2
+
+    def test_a_broken_chain_is_not_counted(self, path):
+        note(path)
+        note(path)
+        path.write_bytes(path.read_bytes().replace(b'"run":"run"', b'"run":"ran"', 1))
+        with pytest.raises(DataError, match="line 1"):
+            sent(path, "run")
+
+    def test_what_a_payload_counts_as(self):
+        assert counted("p", ["a/x", "a/y", "b"], []) == {"a", "b"}
+        assert counted("p", [], ["loss", "count"]) == {"numbers/p"}
+
+
+LINES = 6
+some_line = st.integers(0, LINES - 1)
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]]:
+    """A place to write to, and the lines of a sound ledger."""
+    path = tmp_path_factory.mktemp("chain") / "outbox.jsonl"
+    for i in range(LINES):
+        note(path, run=f"run-{i % 2}", round=i, epsilon=float(i))
+    return path.with_name("changed.jsonl"), path.read_bytes().splitlines(keepends=True)
+
+
+def head_of(lines: list[bytes]) -> tuple[int, str]:
+    return len(lines), json.loads(lines[-1])["hash"]
+
+
+def broken_at(path: Path, lines: list[bytes], head=None) -> str:
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(DataError) as caught:
+        verify(path, head)
+    return str(caught.value)
+
+
+def forged(line: bytes, **changed: object) -> bytes:
+    """A changed line with a hash that fits."""
+    fields = json.loads(line) | changed
+    fields["hash"] = module._hash(fields)
+    return module._canonical(fields) + b"\n"
+
+
+class TestEveryChangeIsFound:
+    def test_the_ledger_itself_is_sound(self, chain):
+        path, lines = chain
+        path.write_bytes(b"".join(lines))
+        assert verify(path, head_of(lines)) == Verified(LINES, 2, LINES * 40)
+
+    @given(some_line, st.floats(0, 1, exclude_max=True), st.integers(0, 255))
+    @example(0, 0.0, ord(" "))
+    @example(2, 0.5, ord("\n"))
+    def test_any_byte(self, chain, number, place, byte):
+        path, lines = chain
+        line = bytearray(lines[number])
+        position = int(place * len(line))
+        assume(line[position] != byte)
+        line[position] = byte
+        assert "line" in broken_at(path, [*lines[:number], bytes(line), *lines[number + 1 :]])
+
+    @given(some_line, st.integers(0, 30), st.binary(min_size=1, max_size=3))
+    def test_bytes_put_in(self, chain, number, place, more):
+        path, lines = chain
+        line = lines[number][:place] + more + lines[number][place:]
+        assert "line" in broken_at(path, [*lines[:number], line, *lines[number + 1 :]])
+
+    @given(some_line)
+    def test_the_same_content_in_other_words(self, chain, number):
+        path, lines = chain
+        line = json.dumps(json.loads(lines[number])).encode() + b"\n"
+        found = broken_at(path, [*lines[:number], line, *lines[number + 1 :]])
+        assert f"line {number + 1} is unparsable" in found
+
+    @given(st.integers(0, LINES - 2))
+    def test_a_removed_line(self, chain, number):
+        path, lines = chain
+        found = broken_at(path, lines[:number] + lines[number + 1 :])
+        assert f"line {number + 1} has the wrong number ({number + 2})" in found
+
+    @given(st.integers(0, LINES - 1))
+    def test_lines_cut_off_at_the_end_are_found_by_the_head(self, chain, number):
+        path, lines = chain
+        path.write_bytes(b"".join(lines[:number]))
+        assert verify(path).lines == number
+        found = broken_at(path, lines[:number], head_of(lines))
+        assert f"ends with line {number}, but line {LINES} was noted" in found
+
+    @given(some_line, some_line)
+    def test_swapped_lines(self, chain, one, other):
+        assume(one != other)
+        path, lines = chain
+        changed = list(lines)
+        changed[one], changed[other] = lines[other], lines[one]
+        assert f"line {min(one, other) + 1} has the wrong number" in broken_at(path, changed)
+
+    @given(st.integers(0, LINES), some_line)
+    def test_an_inserted_line(self, chain, place, copied):
+        path, lines = chain
+        found = broken_at(path, [*lines[:place], lines[copied], *lines[place:]])
+        # A line put in behind itself is the first of two; what follows is wrong.
+        assert "has the wrong number" in found
+
+    @given(st.integers(0, LINES - 2), st.integers(0, 10**6))
+    def test_a_forged_line_breaks_the_next(self, chain, number, size):
+        path, lines = chain
+        assume(size != 40)
+        line = forged(lines[number], bytes=size)
+        found = broken_at(path, [*lines[:number], line, *lines[number + 1 :]])
+        assert f"line {number + 2} breaks the order" in found
+
+    def test_a_forged_last_line_is_found_by_the_head(self, chain):
+        path, lines = chain
+        changed = [*lines[:-1], forged(lines[-1], bytes=0)]
+        assert "was noted: the ledger was written anew" in broken_at(path, changed, head_of(lines))
+
+    @given(st.integers(0, LINES))
+    def test_a_forged_line_between_two(self, chain, place):
+        path, lines = chain
+        previous = json.loads(lines[place - 1])["hash"] if place else GENESIS[1]
+        line = forged(lines[0], number=place + 1, previous=previous, run="nobody")
+        changed = [*lines[:place], line, *lines[place:]]
+        if place < LINES:
+            assert f"line {place + 2} has the wrong number" in broken_at(path, changed)
+        else:  # at the end anybody may go on, as the silo does; what was noted is still there
+            path.write_bytes(b"".join(changed))
+            assert verify(path, head_of(lines)).lines == LINES + 1
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            b"\n",
+            b"[]\n",
+            b"3\n",
+            b"NaN\n",
+            b"\xff\n",
+            b"{}\n",
+            b"[" * 100_000 + b"\n",
+            b"9" * 5000 + b"\n",
+            forged(b'{"number":1,"previous":"' + b"0" * 64 + b'"}'),
+        ],
+        ids=["empty", "list", "number", "nan", "no-text", "no-keys", "deep", "long", "few-keys"],
+    )
+    def test_what_is_no_line_is_named(self, chain, line):
+        path, lines = chain
+        assert "line 1 " in broken_at(path, [line, *lines])
+        assert f"line {LINES + 1} " in broken_at(path, [*lines, line])
