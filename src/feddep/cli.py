@@ -437,6 +437,12 @@ def privacy(
     noise: Annotated[float, typer.Option(help="Noise multiplier of DP-SGD.")] = 2.0,
     batch: Annotated[float, typer.Option(help="Share of examples in a batch of DP-SGD.")] = 0.1,
     delta: Annotated[float, typer.Option(help="δ at which DP-SGD is priced.")] = 1e-5,
+    keep_edge: Annotated[
+        float, typer.Option(help="Probability that randomised response keeps an edge; 0: by ε.")
+    ] = 0.0,
+    occurrences: Annotated[
+        int, typer.Option(help="Lists that may name a node in DP-SGD; 0: any number.")
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Price a privacy mechanism, or a finished run from its ledger: three columns, in words."""
@@ -460,6 +466,8 @@ def privacy(
                 noise=noise,
                 batch=batch,
                 delta=delta,
+                keep_edge=keep_edge,
+                occurrences=occurrences,
             )
         )
     if as_json:

@@ -56,8 +56,8 @@ def deploy_init(
     )
 
 
-@deploy_app.command("add-silo")
-def deploy_add_silo(
+@deploy_app.command("add")
+def deploy_add(
     folder: Annotated[Path, typer.Argument(help="The kit.")],
     name: Annotated[str, typer.Argument(help="Name of the new silo.")],
 ) -> None:
@@ -106,11 +106,11 @@ def silo(
     data: Annotated[Path | None, typer.Option(help="Graph folder, instead of the file's.")] = None,
 ) -> None:
     """Start a silo; it answers the server until it is stopped."""
-    from feddep.deployment.programs import running_silo, with_data
+    from feddep.deployment.programs import Silo, with_data
 
-    with running_silo(config if data is None else with_data(config, data)) as process:
+    with Silo(config if data is None else with_data(config, data)) as started:
         err_console.print("the silo is ready")
-        code = process.wait()
+        code = started.wait()
     raise RuntimeFailureError(
         f"the silo ended with exit code {code}; its own message stands above, and `feddep doctor` "
         "looks for causes"
@@ -169,11 +169,13 @@ def doctor(
     checks = diagnose(config)
     table = Table("check", "", "found")
     for check in checks:
-        table.add_row(check.name, signs[check.ok], check.found)
+        warned = check.ok is True and bool(check.remedy)
+        table.add_row(check.name, "warning" if warned else signs[check.ok], check.found)
     out_console.print(table)
+    for check in checks:
+        if check.remedy:
+            out_console.print(f"{check.name}: {check.remedy}", soft_wrap=True)
     faults = [check for check in checks if check.ok is False]
-    for check in faults:
-        out_console.print(f"{check.name}: {check.remedy}", soft_wrap=True)
     if faults:
         raise InputError(f"{len(faults)} of {len(checks)} checks found a fault")
 

@@ -30,9 +30,7 @@ class Desk:
             self.asked.append((address, letter))
             own = self.memories.setdefault(address, {})
             station = self.stations[100 - address]
-            answer = station.answer(
-                letter, lambda run, own=own: Carried(own.setdefault(run, {}))
-            )
+            answer = station.answer(letter, lambda run, own=own: Carried(own.setdefault(run, {})))
             got = self.tamper(address, letter, answer)
             if got is not None:
                 answers[address] = got

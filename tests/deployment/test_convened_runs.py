@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from desk import Desk, stations
+from safetensors.numpy import load_file
 
 from feddep.algorithms import METHODS
 from feddep.deployment import convener as convener_module
@@ -19,9 +21,6 @@ from feddep.experiments.records import without_times
 from feddep.runtime.letter import Letter, Lost
 from feddep.scenario.build import build, known_at_first, resolve
 from feddep.scenario.spec import RunSpec
-from safetensors.numpy import load_file
-
-from desk import Desk, stations
 
 FEDERATED = [name for name, method in METHODS.items() if name not in ("global", "oracle")]
 SMALL = {
@@ -33,7 +32,8 @@ SMALL = {
     "generator.epochs": 2,
     "training.rounds": 2,
 }
-QUICK = Patience(quorum=0.6, grace=0.05, wait=0.2, resend=0.05)
+PATIENT = Patience(quorum=0.6, grace=60, wait=60, resend=1)
+QUICK = Patience(quorum=0.6, grace=0.2, wait=0.5, resend=0.05)
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def spec_of(method: str, **more) -> RunSpec:
     return resolve(RunSpec().with_settings(given), given)
 
 
-def federated(desk: Desk, spec: RunSpec, path: Path, shards, *, resume=False, patience=QUICK):
+def federated(desk: Desk, spec: RunSpec, path: Path, shards, *, resume=False, patience=PATIENT):
     folder = RunFolder.claim(path, spec, resume=resume)
     known = known_at_first(shards, METHODS[spec.method])
     return federate(desk, spec, folder, patience=patience, known=known)
@@ -148,7 +148,8 @@ def test_a_silo_that_is_away_is_left_out_and_comes_back(tmp_path):
         return Lost("away") if away and letter.header["round"] in (1, 2) else answer
 
     # What it never got to see: in this test it did, but its answers did not arrive.
-    record = federated(Desk(stations(shards), tamper), spec, tmp_path / "run", shards)
+    desk = Desk(stations(shards), tamper)
+    record = federated(desk, spec, tmp_path / "run", shards, patience=QUICK)
     left = record["federation"]["left_out"]
     assert {(entry["silo"], entry["round"]) for entry in left} == {("silo-2", 1), ("silo-2", 2)}
 
@@ -161,7 +162,7 @@ def test_below_the_quorum_the_run_ends_and_goes_on_later(tmp_path):
         Lost("down") if address < 100 and letter.header.get("round") == 1 else answer
     )
     with pytest.raises(InterruptedRunError, match="1 of 3 silos answered"):
-        federated(desk, spec, tmp_path / "run", shards)
+        federated(desk, spec, tmp_path / "run", shards, patience=QUICK)
     desk.tamper = lambda address, letter, answer: answer
     federated(desk, spec, tmp_path / "run", shards, resume=True)
     assert same(weights(tmp_path / "run"), reference(spec, shards, tmp_path / "quiet"))
@@ -224,5 +225,6 @@ def test_nonsense_from_a_silo_does_not_stop_the_others(nonsense, tmp_path):
     def tamper(address, letter, answer):
         return nonsense if address == 99 and letter.header["kind"] == "request" else answer
 
-    record = federated(Desk(stations(shards), tamper), spec, tmp_path / "run", shards)
+    desk = Desk(stations(shards), tamper)
+    record = federated(desk, spec, tmp_path / "run", shards, patience=QUICK)
     assert {entry["silo"] for entry in record["federation"]["left_out"]} == {"silo-1"}

@@ -1,23 +1,24 @@
 """The silo's program for Flower: one letter, one answer, one process.
 
-A SuperNode names its configuration file in its node configuration (``silo``). A simulated one has
-a number instead, and its data stand in the simulation's folder.
+A SuperNode says in its node configuration where the silo's resident process listens (``socket``);
+so this module imports little. A simulated node has a number instead, and its data stand in the
+simulation's folder.
 """
 
 import os
 from collections.abc import Iterator, MutableMapping
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from feddep.deployment.memory import Carried
-from feddep.deployment.silo import open_station
-from feddep.deployment.station import Station
+from feddep.deployment.resident import ask
 from feddep.errors import DataError
-from feddep.graph.folder import read_graph
-from feddep.graph.shard import client_folder
 from feddep.runtime.flower import ClientApp, ConfigRecord, Context, Message, RecordDict
 from feddep.runtime.flower.codec import from_record, to_record
 from feddep.runtime.letter import Letter
+
+if TYPE_CHECKING:
+    from feddep.deployment.station import Station
 
 SIMULATION = "FEDDEP_SIMULATION"
 """Environment variable with the folder of a simulation's shards."""
@@ -31,18 +32,28 @@ def answer(message: Message, context: Context) -> Message:
     try:
         letter = from_record(message.content)
     except DataError as error:
-        return Message(to_record(Letter({"refused": str(error)})), reply_to=message)
-    config = context.node_config
-    if "silo" in config:
-        station, pieces = open_station(Path(str(config["silo"])))
+        reply = Letter({"refused": str(error)})
     else:
-        station = _simulated(Path(os.environ[SIMULATION]), int(config["partition-id"]))
-        pieces = lambda run: Carried(_Pieces(context.state, run))  # noqa: E731
-    return Message(to_record(station.answer(letter, pieces)), reply_to=message)
+        socket = context.node_config.get("socket")
+        reply = ask(str(socket), letter) if socket else _simulated(letter, context)
+    return Message(to_record(reply), reply_to=message)
+
+
+def _simulated(letter: Letter, context: Context) -> Letter:
+    from feddep.deployment.memory import Carried
+
+    number = int(context.node_config["partition-id"])
+    station = _station(Path(os.environ[SIMULATION]), number)
+    return station.answer(letter, lambda run: Carried(_Pieces(context.state, run)))
 
 
 @lru_cache(maxsize=8)
-def _simulated(folder: Path, number: int) -> Station:
+def _station(folder: Path, number: int) -> "Station":
+    """A simulated silo; a process of the simulation works for several, again and again."""
+    from feddep.deployment.station import Station
+    from feddep.graph.folder import read_graph
+    from feddep.graph.shard import client_folder
+
     graph = lru_cache(maxsize=1)(partial(read_graph, folder / client_folder(number)))
     return Station(f"client-{number:03d}", graph, client=number)
 

@@ -197,39 +197,48 @@ class Convener:
             self.agree([client])
         for earlier, previous, request in self._log.between(last, place, client):
             letter = self._letter(earlier, previous, request, silent=True)
-            self._deliver_one(client, letter)
+            self._all_of({client: letter})
 
     def agree(self, clients: Sequence[int]) -> dict[int, Mapping[str, Any]]:
         """Tells silos about the run; what each says about its privacy.
 
         Raises:
             InputError: a silo refuses; it says why.
+            InterruptedRunError: one does not answer.
         """
+        letters = {
+            client: Letter({"kind": "agree", "client": client, **self._agreement})
+            for client in clients
+        }
         found = {}
-        for client in clients:
-            header = {
-                "kind": "agree",
-                "run": self._run,
-                "client": client,
-                "clients": self.clients,
-                **self._agreement,
-            }
-            answer = self._deliver_one(client, Letter(header))
+        for client, answer in self._all_of(letters).items():
             if "refused" in answer.header:
                 raise InputError(f"client {client} refuses the run: {answer.header['refused']}")
             found[client] = answer.header
-        return found
+        return dict(sorted(found.items()))
 
-    def _deliver_one(self, client: int, letter: Letter) -> Letter:
-        address = self._silos[client]
+    def _all_of(self, letters: Mapping[int, Letter]) -> dict[int, Letter]:
+        """The answers of all clients that are written to."""
         until = time.monotonic() + self._patience.wait
-        while (left := until - time.monotonic()) > 0:
-            seconds = min(left, self._patience.resend)
-            answer = self._post.deliver({address: letter}, seconds).get(address)
-            if isinstance(answer, Letter):
-                return answer
-            time.sleep(min(1.0, seconds))
-        raise InterruptedRunError(f"client {client} does not answer; go on with --resume later")
+        found: dict[int, Letter] = {}
+        while len(found) < len(letters):
+            left = until - time.monotonic()
+            missing = [client for client in letters if client not in found]
+            if left <= 0:
+                names = ", ".join(map(str, missing))
+                raise InterruptedRunError(
+                    f"no answer from client {names} within {self._patience.wait:g} s; the same "
+                    "command with --resume goes on"
+                )
+            sent = {self._silos[client]: letters[client] for client in missing}
+            answers = self._post.deliver(sent, min(left, self._patience.resend))
+            for client in missing:
+                answer = answers.get(self._silos[client])
+                if isinstance(answer, Letter):
+                    found[client] = answer
+            if len(found) < len(letters):
+                time.sleep(min(1.0, left))
+        return found
 
     def _go_on_without(self, waiting: Mapping[int, Request]) -> None:
         for client, request in waiting.items():

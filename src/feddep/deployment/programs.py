@@ -10,13 +10,14 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
 from feddep.deployment.config import ServerConfig, SiloConfig, host_and_port
 from feddep.deployment.convener import Patience
+from feddep.deployment.resident import socket_address
 from feddep.deployment.server_app import TROUBLE
 from feddep.errors import (
     FeddepError,
@@ -34,6 +35,7 @@ OFFLINE = {
 }
 """Flower must neither report home nor install anything."""
 
+RESIDENT = (sys.executable, "-P", "-m", "feddep.deployment.resident")
 _CONNECTION = "feddep"
 _START_SECONDS = 120.0
 _APP = """\
@@ -117,14 +119,9 @@ class Server:
         return self._process
 
     def stop(self) -> None:
-        """Ends it, kindly at first."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(20)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        """Ends it."""
+        if self._process is not None:
+            _end(self._process)
 
     def _wait_until_it_answers(self) -> None:
         until = time.monotonic() + _START_SECONDS
@@ -150,23 +147,6 @@ class Server:
             )
 
 
-def silo_command(config: SiloConfig, path: Path) -> list[str]:
-    """The SuperNode of a silo.
-
-    Args:
-        config: the silo's configuration.
-        path: its file, which every process of the silo reads.
-    """
-    return [
-        "flower-supernode",
-        *("--root-certificates", str(config.ca)),
-        *("--superlink", config.server),
-        *("--auth-supernode-private-key", str(config.key)),
-        *("--port", str(_free_port())),  # for its own processes, on this machine only
-        *("--node-config", f"silo={toml_value(str(path.resolve()))}"),
-    ]
-
-
 def with_data(path: Path, data: Path) -> Path:
     """A silo's configuration with other data, as a file in its state."""
     config = SiloConfig.read(path)
@@ -181,29 +161,76 @@ def with_data(path: Path, data: Path) -> Path:
     return own
 
 
-@contextmanager
-def running_silo(path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A running silo.
+class Silo:
+    """A running silo: its resident process and a SuperNode; use it as a context manager.
 
-    Raises:
-        InputError: something in its configuration cannot be used; nothing is started.
+    Args:
+        path: its configuration file.
+        resident: the program that answers letters, without its arguments.
     """
-    from feddep.deployment.silo import open_station
 
-    config = SiloConfig.read(path)
-    station, _ = open_station(path)
-    station.graph()  # better now than at the first letter
-    process = subprocess.Popen(silo_command(config, path), env=environment(config.state))
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+    def __init__(self, path: Path, resident: Sequence[str] = RESIDENT) -> None:
+        self._path, self._config = path, SiloConfig.read(path)
+        self._resident = resident
+        self._cleanup = ExitStack()
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> "Silo":
+        with ExitStack() as undo:
+            undo.push(self._cleanup.__exit__)
+            address = self._cleanup.enter_context(socket_address())
+            self._start([*self._resident, str(self._path), address])
+            self._wait_for(Path(address))
+            config = self._config
+            self._start(
+                [
+                    "flower-supernode",
+                    *("--root-certificates", str(config.ca)),
+                    *("--superlink", config.server),
+                    *("--auth-supernode-private-key", str(config.key)),
+                    *("--port", str(_free_port())),  # for its own processes on this machine
+                    *("--node-config", f"socket={toml_value(address)}"),
+                ]
+            )
+            undo.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._cleanup.close()
+
+    def wait(self) -> int:
+        """Waits until one of its processes ends; its exit code. The silo is of no use then."""
+        while True:
+            for process in self._processes:
+                code = process.poll()
+                if code is not None:
+                    return code
+            time.sleep(0.5)
+
+    def _start(self, command: list[str]) -> None:
+        process = subprocess.Popen(command, env=environment(self._config.state))
+        self._cleanup.callback(_end, process)
+        self._processes.append(process)
+
+    def _wait_for(self, socket: Path) -> None:
+        until = time.monotonic() + _START_SECONDS
+        while not socket.exists():
+            if self._processes[0].poll() is not None:
+                raise InputError("the silo cannot start; the reason stands above")
+            if time.monotonic() > until:
+                raise RuntimeFailureError(f"the silo is not ready after {_START_SECONDS:g} s")
+            time.sleep(0.1)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Ends a process, kindly at first."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def run_on_silos(

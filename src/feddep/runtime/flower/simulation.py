@@ -1,5 +1,6 @@
 """Many silos on one machine, or a cluster, through Flower's simulation on Ray."""
 
+import logging
 import os
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ QUIET = {
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DISABLE_IMPORT_WARNING": "1",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 """Neither Flower nor Ray is to talk to the outside."""
 
@@ -35,6 +37,8 @@ def simulate(
         RuntimeFailureError: the simulation itself failed; an error of ``main``'s comes as it is.
     """
     os.environ.update({name: os.environ.get(name, value) for name, value in QUIET.items()})
+    for name in ("flwr", "ray"):
+        logging.getLogger(name).addFilter(lambda entry: entry.levelno >= logging.ERROR)
     errors: list[BaseException] = []
     done: list[bool] = []
     server_app = ServerApp()
