@@ -126,6 +126,9 @@ def federate(
     grace: Annotated[float, typer.Option(help="Seconds to wait for silos beyond it.")] = 600.0,
     wait: Annotated[float, typer.Option(help="Seconds to wait for a quorum.")] = 3600.0,
     resend: Annotated[float, typer.Option(help="Seconds until a letter is sent again.")] = 300.0,
+    largest_norm: Annotated[
+        float, typer.Option(help="A silo's change of the weights beyond it is left out.")
+    ] = 1e6,
     crossings: Annotated[
         Path | None, typer.Option(help="Edges between silos, for a method that needs them.")
     ] = None,
@@ -145,7 +148,7 @@ def federate(
     asked = resolve(RunSpec().with_settings(given), given)
     path = out or server.state / default_folder(asked)
     with RunFolder.claim(path, asked, resume=resume) as folder:
-        record = folder.finished() or run_on_silos(server, path, patience, crossings)
+        record = folder.finished() or run_on_silos(server, path, patience, largest_norm, crossings)
     table = Table.grid(padding=(0, 2))
     for name, text in run_summary(record):
         table.add_row(name, text)

@@ -1,6 +1,5 @@
 """What server and silos agree on before a run, and what may then cross between them."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,13 +9,20 @@ from feddep.algorithms import find_method
 from feddep.algorithms.method import Method
 from feddep.errors import InputError
 from feddep.federation.inspection import Expected
+from feddep.learning.neighgen import HEAD
 from feddep.learning.recipe import Recipe
+from feddep.models.generator import DeepGenerator
 from feddep.models.weights import to_arrays
+from feddep.phases.local_gnn import shared_shapes
 from feddep.scenario.build import recipe_of
 from feddep.scenario.spec import RunSpec
 
 LARGEST_BYTES = 1 << 30
-"""No honest message of any method comes near; a hostile one must not fill the memory."""
+LARGEST_NORM = 1e6
+"""No honest message of any method comes near; a hostile one must not fill the memory, nor drive
+the arithmetic of honest parties to infinity."""
+
+_MOST_NEIGHBOURS = 1000  # that a client is told of, for each node of the federation
 
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")  # it becomes the name of a folder
 
@@ -30,19 +36,22 @@ class Agreement:
         spec: what is run.
         features: feature columns of every silo.
         classes: number of classes.
+        nodes: of all silos together.
     """
 
     run: str
     spec: RunSpec
     features: int
     classes: int
+    nodes: int
 
     def __post_init__(self) -> None:
         if not _RUN.fullmatch(self.run):
             raise InputError(f"a run's name has letters, digits and - (got {self.run!r})")
-        if self.features < 1 or self.classes < 1:
+        if min(self.features, self.classes, self.nodes) < 1:
             raise InputError(
-                f"a run needs features and classes (got {self.features} and {self.classes})"
+                f"a run needs features, classes and nodes (got {self.features}, {self.classes} "
+                f"and {self.nodes})"
             )
         check_federated(self.method)
 
@@ -59,7 +68,7 @@ class Agreement:
     @property
     def expected(self) -> Expected:
         """What messages may hold."""
-        return expected_of(self.method, self.recipe)
+        return expected_of(self.method, self.recipe, self.nodes)
 
     def to_plain(self) -> dict[str, Any]:
         """For a letter's header."""
@@ -68,6 +77,7 @@ class Agreement:
             "spec": self.spec.to_toml(),
             "features": self.features,
             "classes": self.classes,
+            "nodes": self.nodes,
         }
 
     @classmethod
@@ -79,10 +89,10 @@ class Agreement:
         """
         try:
             run, text = str(values["run"]), str(values["spec"])
-            features, classes = int(values["features"]), int(values["classes"])
+            sizes = [int(values[name]) for name in ("features", "classes", "nodes")]
         except (LookupError, TypeError, ValueError) as error:
             raise InputError(f"expected an agreement, got something else ({error!r})") from None
-        return cls(run, RunSpec.from_toml(text), features, classes)
+        return cls(run, RunSpec.from_toml(text), *sizes)
 
 
 def check_federated(method: Method) -> None:
@@ -94,19 +104,39 @@ def check_federated(method: Method) -> None:
         )
 
 
-def expected_of(method: Method, recipe: Recipe) -> Expected:
-    """What messages of a run may hold."""
-    shapes = {name: array.shape for name, array in to_arrays(recipe.classifier()).items()}
+def expected_of(method: Method, recipe: Recipe, nodes: int) -> Expected:
+    """Everything that can be known of a run's messages before it starts.
+
+    Args:
+        method: whose messages.
+        recipe: what was agreed.
+        nodes: of all silos together.
+    """
+    width, hidden, spec = recipe.embedding_width, recipe.model.hidden, recipe.generator
+    generator = DeepGenerator(recipe.model, spec, recipe.features, width)
+    classifier = {name: array.shape for name, array in to_arrays(recipe.classifier()).items()}
+    most = _MOST_NEIGHBOURS * nodes
     return Expected(
         discloses=method.discloses,
         reports={phase.name: phase.reports for phase in method.phases},
-        shapes={"classifier": shapes},
-        rows={"prototypes": (recipe.embedding.clusters, recipe.embedding_width)},
+        shapes={
+            "classifier": classifier,
+            "local_gnn/classifier": shared_shapes(recipe),
+            "neighgen": {name: tuple(getattr(generator, name).shape) for name in HEAD},
+        },
+        rows={
+            "prototypes": (recipe.embedding.clusters, width),
+            "foreign": (recipe.embedding.clusters, width),
+            "codes": (nodes, width),
+            "embeddings": (nodes, width),
+            "hidden": (nodes, hidden),
+            "neighbours": (most, hidden if method.fusion == "last" else width),
+            "features": (nodes, recipe.features),
+            "added": (most, recipe.features),
+            "generated": (nodes, spec.slots, width),
+            "neighgen/inputs": (spec.batch_size, hidden),
+            "neighgen/kept": (spec.batch_size, spec.slots),
+        },
         largest_bytes=LARGEST_BYTES,
-        largest_norm=None,
+        largest_norm=LARGEST_NORM,
     )
-
-
-def dumps(values: Mapping[str, Any]) -> bytes:
-    """Plain data as JSON, the same bytes for the same data."""
-    return json.dumps(values, sort_keys=True).encode()

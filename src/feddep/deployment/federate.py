@@ -3,11 +3,12 @@
 import json
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from feddep.algorithms import find_method
-from feddep.deployment.agreement import Agreement, check_federated
+from feddep.deployment.agreement import LARGEST_NORM, Agreement, check_federated
 from feddep.deployment.convener import Convener, Patience, meet
 from feddep.errors import InputError
 from feddep.experiments.folder import RunFolder
@@ -21,8 +22,6 @@ from feddep.scenario.spec import RunSpec
 Introductions = Mapping[int, Mapping[str, Any]]
 """What the silos said about themselves, by address."""
 
-LEAST_NODES = 1
-
 
 def federate(
     post: Post,
@@ -30,6 +29,7 @@ def federate(
     folder: RunFolder,
     *,
     patience: Patience | None = None,
+    largest_norm: float = LARGEST_NORM,
     known: State | None = None,
     watch: Watcher | None = None,
 ) -> Record:
@@ -42,6 +42,8 @@ def federate(
         spec: what to run; ``partition.clients`` is the number of silos.
         folder: where the run is stored.
         patience: how long to wait for whom.
+        largest_norm: of a change of the classifier, and of each row of anything else; a reply
+            beyond is left out.
         known: what the server knows at the beginning: the edges between silos, for the methods
             whose third party knows them.
         watch: told after every round.
@@ -66,7 +68,7 @@ def federate(
         silos,
         [phase.name for phase in method.phases],
         agreement.to_plain(),
-        agreement.expected,
+        replace(agreement.expected, largest_norm=largest_norm),
         folder.path / "requests",
         patience,
     )
@@ -113,12 +115,13 @@ def _agreement(run: str, spec: RunSpec, silos: list[Mapping[str, Any]]) -> Agree
     try:
         features = {str(own["name"]): int(own["features"]) for own in silos}
         classes = max(int(own["classes"]) for own in silos)
+        nodes = sum(int(own["nodes"]) for own in silos)
     except (LookupError, TypeError, ValueError) as error:
         raise InputError(f"a silo introduces itself wrongly ({error!r})") from None
     if len(set(features.values())) > 1:
         counts = ", ".join(f"{name} has {count}" for name, count in features.items())
         raise InputError(f"all silos need the same feature columns: {counts}")
-    return Agreement(run, spec, next(iter(features.values())), classes)
+    return Agreement(run, spec, next(iter(features.values())), classes, nodes)
 
 
 def _run_name(folder: Path, spec: RunSpec) -> str:
@@ -141,7 +144,7 @@ def _record(
         agreement.spec,
         split="given",
         data={
-            "nodes": sum(int(own["nodes"]) for own in silos),
+            "nodes": agreement.nodes,
             "features": agreement.features,
             "classes": agreement.classes,
         },

@@ -63,6 +63,7 @@ quorum = 1.0
 grace = 600.0
 wait = 3600.0
 resend = 300.0
+largest-norm = 1e6
 """
 
 
@@ -234,7 +235,11 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def run_on_silos(
-    config: ServerConfig, folder: Path, patience: Patience, crossings: Path | None = None
+    config: ServerConfig,
+    folder: Path,
+    patience: Patience,
+    largest_norm: float,
+    crossings: Path | None = None,
 ) -> Record:
     """Has the server run what a folder asks for, and waits for the record.
 
@@ -242,6 +247,7 @@ def run_on_silos(
         config: the server's; this machine must reach its control API.
         folder: the run's folder with its ``spec.toml``.
         patience: how long the server waits for silos.
+        largest_norm: beyond which a reply is left out.
         crossings: file with the edges between silos, for methods that need them.
 
     Raises:
@@ -253,6 +259,7 @@ def run_on_silos(
     (folder / TROUBLE).unlink(missing_ok=True)
     settings = {
         "folder": str(folder.resolve()),
+        "largest-norm": float(largest_norm),
         "crossings": str(crossings.resolve()) if crossings else "",
         **{name: float(value) for name, value in vars(patience).items()},
     }

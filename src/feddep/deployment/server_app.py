@@ -40,6 +40,7 @@ def main(grid: Grid, context: Context) -> None:
             RunSpec.read(path / "spec.toml"),
             folder,
             patience=patience,
+            largest_norm=float(config["largest-norm"]),
             known=known,
         )
     except FeddepError as error:

@@ -66,7 +66,8 @@ def convened(
     """A federation over simulated silos; scores on the whole graph are measured here."""
     patience = Patience()
     silos = in_order(meet(post, shards.clients, patience))
-    agreement = Agreement("simulation", spec, recipe.features, recipe.classes)
+    nodes = shards.graph.nodes
+    agreement = Agreement("simulation", spec, recipe.features, recipe.classes, nodes)
     host = Host(method, recipe, torch.device("cpu"), {}, lambda: shards.graph)
     convener = Convener(
         post,

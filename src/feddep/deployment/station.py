@@ -10,7 +10,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from feddep.deployment.consent import Consent, planned_price
 from feddep.deployment.memory import Answer, Pieces, RunMemory
 from feddep.deployment.outbox import Outbox, counted
 from feddep.deployment.outbox import sent as left_in
-from feddep.errors import FeddepError, InputError
+from feddep.errors import FeddepError, InputError, RuntimeFailureError
 from feddep.experiments.folder import write_model
 from feddep.experiments.ledgers import plain
 from feddep.experiments.records import versions, write_atomically
@@ -141,9 +141,15 @@ class Station:
     def _handle(
         self, agreement: Agreement, request: Request, state: State, sent: Mapping[str, int]
     ) -> tuple[Reply, State]:
-        inspect_request(request, agreement.expected)
         node = _opened(self, agreement, request.client)
-        reply, after = node.handle(request, state)
+        inspect_request(request, replace(agreement.expected, nodes=node.silo.graph.nodes))
+        try:
+            reply, after = node.handle(request, state)
+        except FeddepError:
+            raise
+        except Exception as error:  # nothing that a server sends may end a silo's process
+            log.exception("a request that passed inspection cannot be answered")
+            raise RuntimeFailureError(f"cannot answer: {type(error).__name__}") from None
         if self.consent is not None:
             self.consent.check_reply(request.phase, reply, sent)
         return reply, after

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -11,6 +12,7 @@ from feddep.runtime.flower.codec import from_record, to_record
 from feddep.runtime.letter import Letter, Lost
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
+_TTL = 12 * 3600.0  # of a message, in seconds; an answer that comes late is still an answer
 
 
 class FlowerPost:
@@ -21,6 +23,7 @@ class FlowerPost:
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
+        self._pushed: dict[str, tuple[int, Mapping[str, Any]]] = {}
 
     def addresses(self) -> Sequence[int]:
         """The connected nodes; Flower lists them in no order."""
@@ -29,28 +32,38 @@ class FlowerPost:
     def deliver(self, letters: Mapping[int, Letter], seconds: float) -> dict[int, Letter | Lost]:
         """Pushes all letters and pulls until all are answered or the time is up.
 
-        An answer that a node could not give comes from the link, not from the node: so answers
-        are matched by the message that they reply to.
+        A letter that was delivered before and is delivered again may be answered twice; the first
+        answer counts. An answer that a node could not give comes from the link, not from the node:
+        so answers are matched by the message that they reply to.
         """
         until = time.monotonic() + seconds
         messages = [
-            Message(to_record(letter), dst_node_id=node, message_type="query", ttl=seconds)
+            Message(to_record(letter), dst_node_id=node, message_type="query", ttl=_TTL)
             for node, letter in letters.items()
         ]
-        pushed = zip(self._grid.push_messages(messages), letters, strict=True)
-        waiting = {number: node for number, node in pushed if number}
+        pushed = zip(self._grid.push_messages(messages), letters.items(), strict=True)
+        known = {number: (node, own.header) for number, (node, own) in pushed if number}
+        asked = {node: own.header for node, own in letters.items()}
+        again = {n: entry for n, entry in self._pushed.items() if asked.get(entry[0]) == entry[1]}
+        self._pushed = again | known
         answers: dict[int, Letter | Lost] = {}
         pause = _FIRST_PAUSE
-        while waiting and time.monotonic() < until:
-            for message in self._grid.pull_messages(list(waiting)):
-                node = waiting.pop(message.metadata.reply_to_message_id, None)
-                if node is not None:
-                    answers[node] = _answer(message)
-                    pause = _FIRST_PAUSE
-            if waiting:
+        while len(answers) < len(letters) and time.monotonic() < until:
+            pause = _FIRST_PAUSE if self._pull(answers) else min(2 * pause, _LONGEST_PAUSE)
+            if len(answers) < len(letters):
                 time.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
         return answers
+
+    def _pull(self, answers: dict[int, Letter | Lost]) -> bool:
+        """Takes in what has come; whether anything has."""
+        waiting = [number for number, (node, _) in self._pushed.items() if node not in answers]
+        came = False
+        for message in self._grid.pull_messages(waiting) if waiting else ():
+            node, _ = self._pushed.pop(message.metadata.reply_to_message_id, (None, {}))
+            if node is not None:
+                answers[node] = _answer(message)
+                came = True
+        return came
 
 
 def _answer(message: Message) -> Letter | Lost:
