@@ -3,11 +3,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help setup demo check test docs bench clean
+.PHONY: help setup demo check test test-federation docs bench clean
 
 help:
 	@echo "make demo    compare Local, FedAvg, FedDEP and Global on the embedded data set"
 	@echo "make test    lint, types, import contracts, tests"
+	@echo "make test-federation   server and silos as real processes, and what happens when they die"
 	@echo "make docs    rebuild tables and figures of README and docs from stored records"
 	@echo "make bench   speed and memory, as ratios measured in one run"
 
@@ -30,6 +31,13 @@ check: setup
 
 test: check
 	$(BIN)/pytest --cov --cov-report=term:skip-covered --cov-fail-under=90
+
+test-federation: setup .venv/.simulation
+	cd federation_tests && ../$(BIN)/pytest -v --durations=0
+
+.venv/.simulation: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --editable '.[flower-sim]'
+	touch $@
 
 docs: setup
 	$(BIN)/python -m feddep.reports.documents

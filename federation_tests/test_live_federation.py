@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from cluster import FEDDEP, Cluster, CountingProxy, Program, feddep
+from cluster import FEDDEP, Cluster, CountingProxy, Program, feddep, free_port
 
 HERE = Path(__file__).parent
 
@@ -152,8 +152,27 @@ def test_an_unregistered_key_is_refused(cluster, tmp_path):
     (own / "data").symlink_to(cluster.silo(0) / "data")
     program = Program("stranger", tmp_path / "log", FEDDEP, "silo", own / "silo.toml")
     program.process.wait(120)
+    assert program.process.returncode == 2
+    assert "the server does not know this key" in program.log.read_text()
+
+
+def test_flower_itself_refuses_an_unregistered_key(cluster, tmp_path):
+    from feddep.deployment.certificates import key_openssh, new_key
+
+    key = tmp_path / "stranger.key"
+    key.write_bytes(key_openssh(new_key()))
+    key.chmod(0o600)
+    command = [
+        str(Path(FEDDEP).with_name("flower-supernode")),
+        *("--root-certificates", str(cluster.silo(0) / "ca.crt")),
+        *("--superlink", f"localhost:{cluster.port}"),
+        *("--auth-supernode-private-key", str(key)),
+        *("--port", str(free_port())),
+    ]
+    program = Program("stranger", tmp_path / "log", *command)
+    program.process.wait(120)
     assert program.process.returncode != 0
-    assert "305" in program.log.read_text()
+    assert "Exit Code: 305" in program.log.read_text()
 
 
 def test_bytes_on_the_wire(tmp_path):

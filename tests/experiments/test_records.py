@@ -9,6 +9,7 @@ from feddep.errors import DataError
 from feddep.experiments.records import (
     make_record,
     read_record,
+    sizes_of,
     versions,
     without_times,
     write_atomically,
@@ -95,6 +96,13 @@ def test_traffic_is_summed_over_phases_and_lists_silent_ones():
             "silent": {"up_bytes": 0, "down_bytes": 0},
         },
     }
+
+
+def test_sizes_tell_how_large_the_data_are_and_what_is_lost(small_shards):
+    graph, found = small_shards.graph, sizes_of(small_shards)
+    assert (found["nodes"], found["edges"]) == (graph.nodes, graph.edges)
+    assert found["lost_share"] == len(small_shards.lost_edges()) / graph.edges
+    assert all(type(value) in (int, float) for value in found.values())
 
 
 def test_a_record_is_plain_json():

@@ -8,6 +8,8 @@ from kites import DENSE, assert_same, halves, kite, rewrite
 
 from feddep.errors import DataError, InputError
 from feddep.graph.folder import read_graph, write_graph
+from feddep.graph.graph import Graph
+from feddep.graph.partition import statistics
 from feddep.graph.shard import Shards, read_shards, shard_settings, write_shards
 from feddep.graph.synthetic import SyntheticSpec, generate
 from feddep.seeding import Seeds
@@ -21,7 +23,20 @@ def test_shards_are_the_clients_graphs():
     assert shards[-1].node_ids.tolist() == shards.shard(1).node_ids.tolist() == [-7, 20]
     assert [shard.name for shard in shards] == ["kite/0", "kite/1"]
     assert shards.lost_edges().tolist() == [[0, 1], [1, 2], [2, 3]]
+    assert shards.lost_share == 3 / shards.graph.edges
     assert "clients=2" in repr(shards)
+
+
+@pytest.mark.parametrize("size", [1, 2, 100])
+def test_the_lost_share_is_counted_in_slices(monkeypatch, small_shards, size):
+    monkeypatch.setattr("feddep.graph.shard._SLICE", size)
+    for shards in (small_shards, halves()):
+        assert shards.lost_share == statistics(shards.graph, shards.owner).lost_share
+
+
+def test_without_edges_none_is_lost():
+    graph = Graph.from_edges(np.empty((0, 2), np.int64), np.eye(2), [0, 1])
+    assert Shards(graph, np.array([0, 1]), "random", 0).lost_share == 0.0
 
 
 def test_shards_have_an_end():

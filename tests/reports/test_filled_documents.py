@@ -1,9 +1,11 @@
 import json
 
 import pytest
+from pretend import fill
 
 from feddep.errors import InputError
-from feddep.reports.documents import KINDS, documents, filled, main, places
+from feddep.reports.documents import KINDS, OVERVIEWS, documents, filled, main, places
+from feddep.reports.source import Library
 
 TEXT = "before\n<!-- tiny:begin -->\nold\n<!-- tiny:end -->\nafter\n"
 
@@ -25,7 +27,7 @@ def root(tmp_path):
 
 
 def test_a_place_is_filled_and_the_rest_untouched(root):
-    text = filled(TEXT, root / "experiments")
+    text = filled(TEXT, Library(root / "experiments"))
     assert text.startswith("before\n<!-- tiny:begin -->\n| ")
     assert "0.5000" in text
     assert "old" not in text
@@ -42,36 +44,67 @@ def of_kind(kind):
         ("means", "| global test | silo test | silo val | seeds |"),
         ("pairs", "| difference in points |"),
         ("paper", "| cora | 5 | local | paper | quota | 0.5000 | 0.4486 ± 0.108 | +5.14 |"),
+        ("main", "| method |"),
     ],
 )
 def test_a_place_may_name_a_kind_of_table(root, kind, part):
-    text = filled(of_kind(kind), root / "experiments")
+    text = filled(of_kind(kind), Library(root / "experiments"))
     assert text.startswith(f"before\n<!-- tiny {kind}:begin -->\n| ")
     assert part in text
     assert text.endswith(f"<!-- tiny {kind}:end -->\nafter\n")
 
 
+def test_several_tables_stand_under_their_titles(root):
+    text = filled(of_kind("ranks"), Library(root / "experiments"))
+    assert text.startswith("before\n<!-- tiny ranks:begin -->\n**Ranks, preset tuned, ")
+    assert "** \n" not in text
+    assert "\n\n| method | mean rank | settings |\n" in text
+
+
+def of_all(kind):
+    return TEXT.replace("tiny:", f"all {kind}:")
+
+
+@pytest.mark.parametrize("kind", OVERVIEWS)
+def test_a_place_may_look_at_all_sweeps(root, kind):
+    text = filled(of_all(kind), Library(root / "experiments"))
+    assert "old" not in text
+    assert filled(text, Library(root / "experiments")) == text
+
+
+def test_the_claims_are_counted_and_tabled(root):
+    (root / "experiments/tiny.toml").rename(root / "experiments/table1.toml")
+    (root / "experiments/results/tiny.jsonl").rename(root / "experiments/results/table1.jsonl")
+    text = filled(of_all("claims"), Library(root / "experiments"))
+    assert "<!-- all claims:begin -->\nOf " in text
+    assert "**Section 4.2, overall performances**\n\n| claim | verdict |" in text
+
+
 def test_without_a_kind_a_place_holds_the_means(root):
-    named = filled(of_kind("means"), root / "experiments")
-    assert filled(TEXT, root / "experiments") == named.replace("tiny means:", "tiny:")
+    named = filled(of_kind("means"), Library(root / "experiments"))
+    assert filled(TEXT, Library(root / "experiments")) == named.replace("tiny means:", "tiny:")
 
 
 def test_places_of_several_kinds_are_found_and_filled_each_by_itself(root):
     text = TEXT + of_kind("paper") + of_kind("pairs")
     assert places(text) == [("tiny", "means"), ("tiny", "paper"), ("tiny", "pairs")]
-    found = filled(text, root / "experiments")
+    found = filled(text, Library(root / "experiments"))
     assert "old" not in found
     assert found.count("after\n") == 3
 
 
 def test_an_unknown_kind_is_refused_with_the_known_ones(root):
-    with pytest.raises(InputError, match=r"tiny: .* means, pairs, paper \(got medians\)"):
-        filled(of_kind("medians"), root / "experiments")
+    with pytest.raises(InputError, match=r"tiny: expected means, .*main \(got medians\)"):
+        filled(of_kind("medians"), Library(root / "experiments"))
+    with pytest.raises(InputError, match=r"all: expected claims, figures \(got means\)"):
+        filled(of_all("means"), Library(root / "experiments"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_not_run_yet_is_said(root, kind):
-    assert "\n\n1 of 2 runs are not run yet.\n" in filled(of_kind(kind), root / "experiments")
+    assert "\n\n1 of 2 runs are not run yet.\n" in filled(
+        of_kind(kind), Library(root / "experiments")
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -80,19 +113,19 @@ def test_a_sweep_without_any_record_has_no_table(root, kind, content):
     (root / "experiments/results/tiny.jsonl").unlink()
     if content is not None:
         (root / "experiments/results/tiny.jsonl").write_text(content)
-    text = filled(of_kind(kind), root / "experiments")
+    text = filled(of_kind(kind), Library(root / "experiments"))
     assert text == of_kind(kind).replace("old", "2 of 2 runs are not run yet.")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_filling_twice_changes_nothing(root, kind):
-    once = filled(of_kind(kind), root / "experiments")
-    assert filled(once, root / "experiments") == once
+    once = filled(of_kind(kind), Library(root / "experiments"))
+    assert filled(once, Library(root / "experiments")) == once
 
 
 def test_an_unknown_sweep_is_refused(root):
     with pytest.raises(InputError, match="nowhere"):
-        filled(TEXT.replace("tiny", "nowhere"), root / "experiments")
+        filled(TEXT.replace("tiny", "nowhere"), Library(root / "experiments"))
 
 
 def test_main_fills_readme_and_docs(root, monkeypatch):
@@ -101,3 +134,16 @@ def test_main_fills_readme_and_docs(root, monkeypatch):
     main()
     assert [path.name for path in documents(root)] == ["README.md", "more.md"]
     assert all("0.5000" in path.read_text() for path in documents(root))
+
+
+def test_main_draws_the_figures_that_there_are_runs_for(root, monkeypatch):
+    (root / "docs/figures").mkdir()
+    (root / "docs/figures/pays.svg").write_text("of runs that no longer count")
+    for name, method in (("table1", "fedavg"), ("pays", "feddep")):
+        (root / f"experiments/{name}.toml").write_text(
+            f'[grid]\ndataset = ["cora"]\npreset = ["paper"]\nmethod = ["{method}"]\nseed = [0]\n'
+        )
+    fill(root / "experiments/table1.toml")
+    monkeypatch.chdir(root)
+    main()
+    assert [file.name for file in (root / "docs/figures").iterdir()] == ["accuracy.svg"]

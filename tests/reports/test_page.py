@@ -95,7 +95,7 @@ def test_a_cell_that_is_declared_and_not_run_is_named_in_its_table(tmp_path):
     fill(declaration, share=0.75)
     section = next(one for one in read_sections(tmp_path) if one.name == "table1")
     assert section.state == "1 of 4 runs are not run yet."
-    (table,) = [block for block in section.blocks if getattr(block, "rows", None) and block.notes]
+    (table,) = [block for block in section.blocks if block.title.startswith("cora, ")]
     assert re.fullmatch(r"0\.\d{4} ± 0\.\d{3}", table.rows[0][1])
     assert re.fullmatch(r"0\.\d{4} \(1\)", table.rows[1][1])
     fill(declaration, share=0.5)
@@ -186,15 +186,24 @@ def test_curves_are_means_over_the_seeds(experiments):
 
 def test_whole_features_are_the_end_of_the_line_of_weaker_ones(experiments):
     section = next(one for one in read_sections(experiments) if one.name == "pays")
-    clients, features = section.blocks[:2]
-    assert [text for _, text in clients.panels[0].x.ticks] == ["3", "10"]
+    lost, features = section.blocks[:2]
     assert [text for _, text in features.panels[0].x.ticks] == ["0.1", "0.3", "1"]
-    assert [panel.title for panel in clients.panels] == [
-        "louvain, on the whole graph",
-        "louvain, on the own silo",
-        "random, on the whole graph",
-        "random, on the own silo",
-    ]
+    assert [panel.x.label for panel in lost.panels] == ["share of edges lost"] * 2
+
+
+def test_the_claims_have_a_section_and_those_without_runs_say_so(experiments, page):
+    section = read_sections(experiments)[1]
+    assert (section.name, section.unit) == ("claims", "claims")
+    assert 0 < section.done < section.declared
+    verdicts = [row[1] for table in section.blocks for row in table.rows]
+    assert "not run yet" in verdicts
+    assert 'id="claims"' in page
+
+
+@pytest.mark.parametrize("title", ["Ranks, preset paper", "Pooled differences, preset paper"])
+def test_table_1_has_ranks_and_pooled_differences(experiments, title):
+    section = next(one for one in read_sections(experiments) if one.name == "table1")
+    assert any(block.title.startswith(title) for block in section.blocks)
 
 
 def test_every_part_of_the_paper_has_a_section():
@@ -223,7 +232,7 @@ def test_nothing_is_loaded(page):
 
 def test_every_link_has_its_target(page):
     targets = re.findall(r'href="#([^"]+)"', page)
-    assert len(targets) == len(SWEEPS) + 1
+    assert len(targets) == len(SWEEPS) + 2  # the data and the claims are no sweeps
     assert all(f'id="{target}"' in page for target in targets)
 
 

@@ -6,8 +6,9 @@ over settings as :mod:`feddep.reports.pooling` does, it has a 95% interval. An i
 claim if all of it lies in the claimed range, *against* it if all of it lies outside, else
 *undecided*. The claim is
 
-- **supported** if the pooled interval is for it and no more settings are against it than for it,
-- **contradicted** if the pooled interval is against it and no more settings are for than against it,
+- **supported** if the pooled interval is for it, and no more settings are against it than for it,
+- **contradicted** if the pooled interval is against it, and no more settings are for it than
+  against it,
 - **open** otherwise.
 
 A claim about *every* setting is supported only if no setting is against it, and contradicted by two
@@ -179,7 +180,8 @@ class Finding:
         found: the measure over settings; None without runs.
         declared: settings that the sweep has.
         complete: every declared setting and seed has its value.
-        printed: the mean of the measure in the paper's tables, where they have it.
+        printed: the mean of the measure in the paper's tables, where they have it, over the same
+            settings; over all of them while there are no runs.
     """
 
     claim: Claim
@@ -198,13 +200,13 @@ class Finding:
 
     @property
     def numbers(self) -> tuple[str, str, str, str]:
-        """The paper's mean, ours, settings for, against and undecided, settings of all."""
+        """Our mean, the paper's, settings for, against and undecided, settings of all."""
         printed = "–" if self.printed is None else points(self.printed)
         if self.found is None:
-            return printed, NOT_RUN, "–", f"0 of {self.declared}"
+            return "–", printed, "–", f"0 of {self.declared}"
         sides = [self.claim.side(difference) for difference in self.found.settings.values()]
         counts = " / ".join(str(sides.count(side)) for side in (FOR, AGAINST, UNDECIDED))
-        return printed, str(self.found.overall), counts, f"{len(sides)} of {self.declared}"
+        return str(self.found.overall), printed, counts, f"{len(sides)} of {self.declared}"
 
 
 def examine(claim: Claim, sources: Mapping[str, Source]) -> Iterator[Finding]:
@@ -218,6 +220,7 @@ def _finding(claim: Claim, evidence: Evidence, source: Source) -> Finding:
     declared = evidence.cases([(cell, {}) for cell in source.cells])
     values = _values(claim.measure, evidence, _rows(source))
     printed = _values(claim.measure, evidence, _printed(source)) if claim.measure.printed else {}
+    printed = {setting: own for setting, own in printed.items() if setting in (values or printed)}
     return Finding(
         claim,
         evidence,

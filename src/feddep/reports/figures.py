@@ -361,7 +361,7 @@ def _lines_panel(
     lines = list(dict.fromkeys(mark.line for mark in marks))
     shared = {line: [mark for mark in marks if mark.line == line] for line in lines}
     deepest = max(len(own) for own in shared.values())
-    step = 0.0 if deepest < 2 else 0.56 / (deepest - 1)
+    step = 0.0 if deepest < 2 else min(0.38, 0.56 / (deepest - 1))  # nearer than the next line
     series = []
     for number, line in enumerate(lines):
         for place, mark in enumerate(shared[line]):

@@ -2,7 +2,7 @@
 
 Each claim names its section and a measure that is taken from runs with the same setting and seed;
 :mod:`feddep.reports.claims` has the rule by which it is decided. Words of degree had to be given
-numbers; these were chosen before there were runs to decide by:
+numbers; these were chosen before any run that they decide about was stored:
 
 ========================================  ==========================================================
 the paper's word                          ours

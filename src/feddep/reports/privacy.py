@@ -7,20 +7,22 @@ from pathlib import Path
 from typing import Any, get_args
 
 from feddep.errors import DataError, InputError, unknown
-from feddep.experiments.ledgers import plain, privacy_record
+from feddep.experiments.ledgers import edge_entry, plain, privacy_record, response_event
 from feddep.experiments.records import read_record
 from feddep.privacy.accountant import example_level, noise_for, price
+from feddep.privacy.edge_level import edge_noise
 from feddep.privacy.ledger import (
     BernoulliSelection,
+    CappedGradients,
     Event,
     FullNeighbours,
     Message,
     NeighbourSampling,
     NoisedGradients,
     OneShotSampling,
-    RandomisedResponse,
     from_plain,
 )
+from feddep.privacy.occurrences import touched_examples
 from feddep.privacy.sampling import one_shot_delta, paper_step
 from feddep.privacy.spec import Mechanism
 from feddep.privacy.statement import statement
@@ -40,10 +42,13 @@ class Question:
         keep: r, rate of the Bernoulli sampler.
         delta_prime: δ' of the composition theorem.
         edges: of the client's graph.
-        epsilon: of randomised response, or the one that DP-SGD's noise is found for.
+        epsilon: of randomised response, or the one that DP-SGD's noise is found for: for an
+            example, with a cap on occurrences for an edge.
         noise: σ of DP-SGD.
         batch: share of the examples in a batch of DP-SGD.
         delta: δ at which DP-SGD is priced.
+        keep_edge: q₁ of randomised response; 0 is the symmetric form.
+        occurrences: of a node in the lists that DP-SGD reads on inner hops; 0 sets no cap.
     """
 
     mechanism: str = "nfdp"
@@ -59,6 +64,8 @@ class Question:
     noise: float = 2.0
     batch: float = 0.1
     delta: float = 1e-5
+    keep_edge: float = 0.0
+    occurrences: int = 0
 
 
 def answer(question: Question) -> dict[str, Any]:
@@ -83,6 +90,9 @@ def answer(question: Question) -> dict[str, Any]:
             "delta": q.delta,
             "noise": noised[0].noise,
         }
+        capped = [event for event in noised if isinstance(event, CappedGradients)]
+        if capped:
+            found["edge_level"] = edge_entry(capped)
     return found
 
 
@@ -104,9 +114,9 @@ def of_run(folder: Path) -> dict[str, Any]:
 
 
 def price_rows(found: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """One row of texts a column of the accountant."""
+    """One row of texts a column of the accountant, and what DP-SGD costs by itself."""
     rows = []
-    for name in ("per_step", "paper", "composed", "sound"):
+    for name in ("per_step", "paper", "composed", "sound", "example_level", "edge_level"):
         entry = found.get(name)
         if entry is not None:
             epsilon = "unbounded" if entry["epsilon"] is None else f"{entry['epsilon']:.4g}"
@@ -115,6 +125,9 @@ def price_rows(found: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
 
 
 def _edges(ledger: Sequence[Event]) -> int:
+    for event in ledger:
+        if isinstance(event, CappedGradients):
+            return event.edges
     degrees = next(e.degrees for e in ledger if isinstance(e, NeighbourSampling))
     return sum(degree * count for degree, count in degrees) // 2
 
@@ -132,7 +145,8 @@ def _check(q: Question) -> None:
 
 _RANGES: Sequence[tuple[Sequence[str], Callable[[float], bool], str]] = (
     (("fanout", "min_degree", "hops", "edges"), lambda x: x >= 1, "at least 1"),
-    (("epochs", "rounds", "epsilon", "noise"), lambda x: x >= 0, "0 or more"),
+    (("epochs", "rounds", "epsilon", "noise", "occurrences"), lambda x: x >= 0, "0 or more"),
+    (("keep_edge",), lambda x: 0 <= x < 1, "at least 0 and below 1"),
     (("keep", "batch"), lambda x: 0 < x <= 1, "above 0 and at most 1"),
     (("delta", "delta_prime"), lambda x: 0 < x < 1, "between 0 and 1"),
 )
@@ -154,10 +168,30 @@ def _events(q: Question) -> list[Event]:
             delta = one_shot_delta(q.min_degree, q.fanout)
             return [OneShotSampling(q.fanout, delta, 1 - (1 - delta) ** 2), *events]
         case "randomised-response":
-            return [RandomisedResponse(q.epsilon), *events]
+            return [response_event(q.epsilon, q.keep_edge), *events]
         case "dp-sgd":
-            steps = max(1, round(q.epochs / q.batch))
-            noise = noise_for(q.epsilon, q.delta, q.batch, steps) if q.epsilon else q.noise
-            noised = NoisedGradients("embeddings", noise, 1.0, q.batch, steps)
-            return [FullNeighbours("embeddings"), noised, *events]
+            return [FullNeighbours("embeddings"), _noised(q), *events]
     return [FullNeighbours("embeddings"), *events]
+
+
+def _noised(q: Question) -> NoisedGradients:
+    steps, noise = max(1, round(q.epochs / q.batch)), q.noise
+    if not q.occurrences:
+        if q.epsilon:
+            noise = noise_for(q.epsilon, q.delta, q.batch, steps)
+        return NoisedGradients("embeddings", noise, 1.0, q.batch, steps)
+    touched = touched_examples(q.occurrences, q.hops)
+    if q.epsilon:
+        noise = edge_noise(q.epsilon, q.delta, q.batch, steps, touched)
+    return CappedGradients(
+        "embeddings",
+        noise,
+        1.0,
+        q.batch,
+        steps,
+        phase="local_gnn",
+        occurrences=q.occurrences,
+        touched=touched,
+        delta=q.delta,
+        edges=q.edges,
+    )

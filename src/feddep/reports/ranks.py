@@ -22,7 +22,8 @@ YARDSTICKS = ("global", "oracle")
 
 NOTE = (
     "Rank by mean test accuracy on the whole graph over the seeds that all methods have; 1 is the "
-    "best, equal means share a rank. The yardsticks Global and oracle are not ranked."
+    "best, equal means share a rank. Columns name the data set and the number of clients. The "
+    "yardsticks Global and oracle are not ranked."
 )
 
 Place = tuple[str, int]
@@ -117,9 +118,9 @@ def _table(title: str, group: Group, notes: Sequence[str]) -> Table:
         )
         for name in sorted(methods, key=lambda name: (means[name] or 0.0, methods.index(name)))
     ]
-    columns = (f"{dataset}, M = {clients}" for dataset, clients in places)
+    columns = (f"{dataset} {clients}" for dataset, clients in places)
     headings = ("method", "mean rank", "settings", *columns)
-    return Table(headings, lines, (*footnotes(methods), *notes, *_told(group.missing())), title)
+    return Table(headings, lines, (*footnotes(methods), *notes, *_told(group)), title)
 
 
 def _position(dataset: str, group: Group) -> int:
@@ -130,14 +131,15 @@ def _mean(values: Sequence[float]) -> float | None:
     return statistics.fmean(values) if values else None
 
 
-def _told(missing: Mapping[Place, Sequence[str]]) -> Iterator[str]:
+def _told(group: Group) -> Iterator[str]:
     """Which settings are not ranked and what they wait for; those that lack the same, at once."""
     lacking: dict[tuple[str, ...], dict[str, list[int]]] = {}
-    for (dataset, clients), methods in missing.items():
+    for (dataset, clients), methods in group.missing().items():
         lacking.setdefault(tuple(methods), {}).setdefault(dataset, []).append(clients)
-    for methods, places in lacking.items():
+    for waiting, places in lacking.items():
         where = "; ".join(
             f"{name} with M = {', '.join(map(str, sorted(own)))}" for name, own in places.items()
         )
-        what = f"{', '.join(methods)} {NOT_RUN}" if methods else "no seed that all methods have"
+        who = "all methods" if len(waiting) == len(group.methods) else ", ".join(waiting)
+        what = f"{who} {NOT_RUN}" if waiting else "no seed that all methods have"
         yield f"Not ranked: {where} ({what})."

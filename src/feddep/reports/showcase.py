@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from feddep.experiments.records import Record
-from feddep.reports.charts import Figure, figure_svg
+from feddep.reports.charts import Figure, Panel, figure_svg
 from feddep.reports.comparison import footnotes, marked
-from feddep.reports.figures import difference_figure, paper_figure
+from feddep.reports.figures import METRIC_NAMES, difference_figure, paper_figure
 from feddep.reports.gains import ALL, pooled_pairs
 from feddep.reports.grids import NOT_RUN, in_order
 from feddep.reports.pairs import CONFIDENCE, REFERENCE, Paired
@@ -127,9 +127,11 @@ def _pays(source: Source, table1: Source) -> Iterator[Shown]:
     for figure in lost_edges_figure(replace(source, rows=whole)) if whole else ():
         caption = (
             "Does it pay? Accuracy as more edges are lost between clients, on the whole graph and "
-            "on each client's own subgraph, with one standard deviation to both sides."
+            "on each client's own subgraph, with one standard deviation to both sides. Local lies "
+            "far below on the whole graph and is left out there."
         )
-        yield Shown(FILES[1], figure, caption + _lacking(source))
+        panels = [_without_far(panel) for panel in figure.panels]
+        yield Shown(FILES[1], replace(figure, panels=panels), caption + _lacking(source))
     if not whole:
         yield from _gains(table1)
 
@@ -154,6 +156,12 @@ def _gains(source: Source) -> Iterator[Shown]:
         f"edges is {NOT_RUN}."
     )
     yield Shown(FILES[1], _without_methods(figure), caption + _lacking(source))
+
+
+def _without_far(panel: Panel) -> Panel:
+    if not panel.title.endswith(METRIC_NAMES["global"]):
+        return panel
+    return replace(panel, series=[one for one in panel.series if one.keys[0] not in _FAR])
 
 
 def _without_methods(figure: Figure) -> Figure:

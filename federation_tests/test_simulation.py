@@ -1,0 +1,52 @@
+"""Flower's simulation on Ray: as in process, with many silos, and with a large model."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cluster import feddep
+
+pytest.importorskip("ray", reason="the simulation needs feddep[flower-sim]")
+
+
+def simulated(out: Path, *options: str, runtime: str = "flower-sim") -> dict:
+    done = feddep(
+        "run", "--runtime", runtime, "--preset", "paper", "--json", "--out", out, *options
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    record = json.loads(done.stdout)
+    return {key: value for key, value in record.items() if key != "seconds"}
+
+
+def test_as_in_process(tmp_path):
+    options = ("--method", "feddep", "--clients", "3", "--rounds", "2", "--set",
+               "embedding.epochs=3", "--set", "generator.epochs=2")  # fmt: skip
+    there = simulated(tmp_path / "there", *options)
+    assert there == simulated(tmp_path / "here", *options, runtime="in-process")
+
+
+def test_a_hundred_silos_finish_a_round(tmp_path):
+    record = simulated(
+        tmp_path / "run", "--method", "feddep", "--clients", "100", "--rounds", "1",
+        "--set", "synthetic.nodes=3000", "--set", "embedding.epochs=1",
+        "--set", "generator.epochs=1", "--set", "embedding.width=16",
+    )  # fmt: skip
+    assert record["clients"] == 100
+
+
+def test_ten_silos_finish_a_round_with_a_model_of_ten_megabytes(tmp_path):
+    record = simulated(
+        tmp_path / "run", "--method", "fedavg", "--clients", "10", "--rounds", "1",
+        "--set", "model.hidden=15000",
+    )  # fmt: skip
+    assert (tmp_path / "run" / "model.safetensors").stat().st_size > 10_000_000
+    assert record["clients"] == 10
+
+
+@pytest.mark.parametrize("method", ["global", "oracle"])
+def test_what_is_no_federation_is_refused_by_name(method, tmp_path):
+    done = feddep("run", "--runtime", "flower-sim", "--method", method, "--out", tmp_path / "run")
+    assert done.returncode == 2
+    assert f"{method} cannot run on Flower" in done.stderr
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,207 @@
+"""The rule by which a claim is decided."""
+
+from dataclasses import replace
+
+import pytest
+
+from feddep.reports.against_paper import Paper
+from feddep.reports.claims import (
+    Case,
+    Claim,
+    Evidence,
+    Measure,
+    NotThereError,
+    examine,
+)
+from feddep.reports.pairs import Difference
+from feddep.reports.pooling import Pooled, pooled
+from feddep.reports.source import Source
+
+EVIDENCE = Evidence("table1", {"preset": "paper"})
+LEAD = Measure("feddep − fedavg", lambda case: case.accuracy("feddep") - case.accuracy("fedavg"))
+CLAIM = Claim("4.2", "FedDEP is better", LEAD, [EVIDENCE])
+ABOVE, BELOW, AROUND = Difference(0.02, 0.01), Difference(-0.02, 0.01), Difference(0.0, 0.01)
+
+
+def found(overall, above=0, below=0, around=0):
+    sides = [ABOVE] * above + [BELOW] * below + [AROUND] * around
+    return Pooled({("cora", str(i)): one for i, one in enumerate(sides)}, {}, overall)
+
+
+# One interval
+
+
+@pytest.mark.parametrize(
+    ("difference", "side"),
+    [
+        (Difference(0.02, 0.01), "for"),
+        (Difference(-0.02, 0.01), "against"),
+        (Difference(0.01, 0.02), "undecided"),
+        (Difference(0.01, 0.01), "undecided"),  # it ends at 0
+        (Difference(0.0, 0.0), "undecided"),
+        (Difference(0.5, None), "undecided"),  # one seed
+    ],
+)
+def test_an_interval_is_for_a_claim_only_as_a_whole(difference, side):
+    assert CLAIM.side(difference) == side
+
+
+@pytest.mark.parametrize(
+    ("mean", "side"), [(0.0, "for"), (0.0095, "undecided"), (0.02, "against"), (-0.02, "against")]
+)
+def test_a_range_may_have_two_ends(mean, side):
+    small = replace(CLAIM, above=-0.01, below=0.01)
+    assert small.side(Difference(mean, 0.001)) == side
+    assert small.claimed == "feddep − fedavg > −1 points and < +1 points"
+
+
+def test_a_range_may_have_only_an_upper_end():
+    less = replace(CLAIM, above=None, below=0.0, measure=replace(LEAD, unit="%"))
+    assert (less.side(BELOW), less.side(ABOVE)) == ("for", "against")
+    assert less.claimed == "feddep − fedavg < 0 %"
+
+
+# All of them
+
+
+@pytest.mark.parametrize(
+    ("pool", "verdict"),
+    [
+        (found(ABOVE, above=3, around=9), "supported"),
+        (found(ABOVE, above=2, below=2), "supported"),
+        (found(ABOVE, above=1, below=2), "open"),
+        (found(ABOVE, around=12), "supported"),
+        (found(BELOW, below=3, around=9), "contradicted"),
+        (found(BELOW, below=1, above=2), "open"),
+        (found(AROUND, above=12), "open"),
+        (found(Difference(0.5, None), around=12), "open"),
+    ],
+)
+def test_the_pooled_interval_decides_and_single_settings_may_object(pool, verdict):
+    assert CLAIM.verdict(pool) == verdict
+
+
+@pytest.mark.parametrize(
+    ("pool", "verdict"),
+    [
+        (found(ABOVE, above=3, around=9), "supported"),
+        (found(ABOVE, above=11, below=1), "open"),
+        (found(ABOVE, above=10, below=2), "contradicted"),
+        (found(AROUND, below=2), "contradicted"),
+        (found(BELOW, below=1), "contradicted"),
+    ],
+)
+def test_a_claim_about_every_setting_fails_with_two_counterexamples(pool, verdict):
+    assert replace(CLAIM, every=True).verdict(pool) == verdict
+
+
+# From runs
+
+
+def cells(seeds=(0, 1), clients=(3, 5), **settings):
+    return [
+        {"dataset": "cora", "partition.clients": m, "method": name, "seed": seed, "preset": "paper"}
+        | settings
+        for m in clients
+        for name in ("fedavg", "feddep")
+        for seed in seeds
+    ]
+
+
+def record(score):
+    return {"scores": {"global": {"test": score}}}
+
+
+def source(declared, score, paper=None):
+    scored = [(cell, score(cell)) for cell in declared]
+    rows = [(cell, record(value)) for cell, value in scored if value is not None]
+    return {"table1": Source("table1", declared, rows, paper or Paper({}))}
+
+
+def better(cell):
+    return 0.82 if cell["method"] == "feddep" else 0.80
+
+
+def test_runs_are_paired_by_setting_and_seed():
+    (finding,) = examine(CLAIM, source(cells(), lambda c: better(c) + 0.05 * c["seed"]))
+    assert finding.numbers == ("+2.00 [+2.00, +2.00]", "–", "2 / 0 / 0", "2 of 2")
+    assert finding.verdict == "supported"
+
+
+def test_runs_elsewhere_do_not_count():
+    declared = cells() + cells(preset="tuned")
+    (finding,) = examine(CLAIM, source(declared, lambda c: better(c) * (c["preset"] == "paper")))
+    assert finding.verdict == "supported"
+
+
+@pytest.mark.parametrize(
+    ("score", "settings", "verdict"),
+    [
+        (
+            lambda c: None if c["partition.clients"] == 5 else better(c),
+            "1 of 2",
+            "supported so far",
+        ),
+        (lambda c: None if c == cells()[-1] else better(c), "2 of 2", "supported so far"),
+        (lambda c: None if c["method"] == "feddep" else 0.5, "0 of 2", "not run yet"),
+        (lambda c: None, "0 of 2", "not run yet"),
+    ],
+    ids=["a setting is missing", "a seed is missing", "a method is missing", "nothing"],
+)
+def test_while_runs_are_missing_the_verdict_says_so(score, settings, verdict):
+    (finding,) = examine(CLAIM, source(cells(), score))
+    assert (finding.numbers[-1], finding.verdict) == (settings, verdict)
+
+
+def test_what_has_not_been_run_has_no_numbers():
+    (finding,) = examine(CLAIM, source(cells(), lambda c: None))
+    assert finding.numbers == ("–", "–", "–", "0 of 2")
+
+
+def test_one_seed_leaves_a_claim_open():
+    (finding,) = examine(CLAIM, source(cells(seeds=(0,)), better))
+    assert (finding.numbers[0], finding.verdict) == ("+2.00", "open")
+
+
+def test_the_paper_s_mean_is_taken_from_its_tables_in_the_same_way():
+    printed = {"cora": {"fedavg": {"3": [0.8, 0.1], "5": [0.7, 0.1]}}}
+    printed["cora"]["feddep"] = {"3": [0.81, 0.1], "5": [0.73, 0.1]}
+    (finding,) = examine(CLAIM, source(cells(), better, Paper(printed)))
+    assert finding.printed == pytest.approx(0.02)
+    some = source(cells(), lambda c: better(c) if c["partition.clients"] == 5 else None)
+    (finding,) = examine(CLAIM, {"table1": replace(some["table1"], paper=Paper(printed))})
+    assert finding.printed == pytest.approx(0.03)  # of the same settings
+    by_clusters = cells(**{"embedding.clusters": 3})
+    (finding,) = examine(CLAIM, source(by_clusters, better, Paper(printed)))
+    assert finding.printed is None
+    (finding,) = examine(CLAIM, source(cells(**{"training.rounds": 9}), better, Paper(printed)))
+    assert finding.printed is None
+
+
+def test_evidence_from_a_sweep_that_is_not_declared_is_passed_over():
+    assert list(examine(CLAIM, {})) == []
+
+
+def test_histories_stand_in_the_records_where_a_sweep_keeps_them():
+    last = Measure("last", lambda case: case.record("feddep")["history"]["global_test"][-1])
+    declared = [cell for cell in cells() if cell["method"] == "feddep"]
+    rows = [(cell, record(0.5), {"global_test": [0.1, 0.3]}) for cell in declared]
+    plain = [(cell, own) for cell, own, _ in rows]
+    sources = {"table1": Source("table1", declared, plain, Paper({}), rows)}
+    (finding,) = examine(replace(CLAIM, measure=last), sources)
+    assert finding.found == pooled({("cora", m): {0: 0.3, 1: 0.3} for m in ("3", "5")})
+
+
+def test_a_case_finds_a_run_by_method_and_settings():
+    case = Case([({"method": "feddep", "embedding.depth": d}, record(d / 10)) for d in (0, 1)])
+    assert case.accuracy("feddep", {"embedding.depth": 1}) == 0.1
+    assert case.accuracy("feddep") == 0.0
+    for wanted in (("fedavg", {}), ("feddep", {"embedding.depth": 2})):
+        with pytest.raises(NotThereError):
+            case.accuracy(*wanted)
+
+
+def test_evidence_names_its_runs():
+    assert (
+        str(Evidence("hops", {"dataset": "cora", "partition.clients": 10})) == "hops, cora, M = 10"
+    )

@@ -1,0 +1,74 @@
+"""Differences from FedAvg and FedSage by data set."""
+
+import pytest
+
+from feddep.reports.gains import NOTE, gains, pooled_pairs
+
+
+def run(method, seed, test, silo=0.5, dataset="cora", clients=5, preset="paper"):
+    settings = {"method": method, "seed": seed, "dataset": dataset, "preset": preset}
+    record = settings | {"split": "quota", "clients": clients}
+    record |= {"scores": {"global": {"test": test}, "silo": {"test": silo}}}
+    return settings | {"partition.clients": clients}, record
+
+
+def lines(rows):
+    return [row for table in gains(rows) for row in table.rows]
+
+
+FEDAVG = [run("fedavg", seed, 0.80) for seed in (0, 1)]
+FEDDEP = [run("feddep", seed, 0.82, 0.47) for seed in (0, 1)]
+
+
+def test_both_metrics_stand_against_both_references_with_their_pairs():
+    fedsage = [run("fedsage", 0, 0.81), run("fedsage", 2, 0.1)]
+    (table,) = gains([*FEDAVG, *FEDDEP, *fedsage])
+    assert table.title == "Pooled differences, preset paper, quota split"
+    assert table.headings == (
+        *("method", "data", "− fedavg, global", "− fedavg, silo"),
+        *("− fedsage, global", "− fedsage, silo", "pairs"),
+    )
+    assert table.rows == [
+        ("fedavg", "cora", "–", "–", "−1.00", "+0.00", "– / 1"),
+        ("fedsage", "cora", "+1.00", "+0.00", "–", "–", "1 / –"),
+        *[
+            (
+                *("feddep", "cora", "+2.00 [+2.00, +2.00] above", "−3.00 [−3.00, −3.00] below"),
+                *("+1.00", "−3.00", "2 / 1"),
+            )
+        ],
+    ]
+
+
+def test_numbers_of_clients_are_pooled_and_data_sets_shown_before_all():
+    more = [run(m, s, 0.7 + (m == "feddep") * 0.04, clients=10) for m in METHODS for s in (0, 1)]
+    other = [run(m, s, 0.9, dataset="pubmed") for m in METHODS for s in (0, 1)]
+    found = lines([*FEDAVG, *FEDDEP, *more, *other])
+    assert [(row[1], row[2].split()[0], row[-1]) for row in found] == [
+        ("cora", "+3.00", "4 / –"),
+        ("pubmed", "+0.00", "2 / –"),
+        ("all", "+1.50", "6 / –"),
+    ]
+
+
+METHODS = ("fedavg", "feddep")
+
+
+def test_presets_have_tables_of_their_own_and_the_first_says_how_to_read_it():
+    tuned = [run(method, 0, 0.8, preset="tuned") for method in METHODS]
+    tables = list(gains([*FEDAVG, *FEDDEP, *tuned]))
+    assert [table.title for table in tables] == [
+        "Pooled differences, preset paper, quota split",
+        "Pooled differences, preset tuned, quota split",
+    ]
+    assert [list(table.notes) for table in tables] == [[NOTE], []]
+
+
+@pytest.mark.parametrize("rows", [[], FEDAVG, [*FEDAVG, run("feddep", 9, 0.8)]], ids=len)
+def test_without_pairs_there_is_no_table(rows):
+    assert lines(rows) == []
+
+
+def test_pooled_pairs_know_their_data_set_and_count():
+    found = list(pooled_pairs([*FEDAVG, *FEDDEP]))
+    assert [(pair.setting, pair.method, pair.pairs) for pair in found] == [(("cora",), "feddep", 2)]

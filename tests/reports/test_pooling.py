@@ -1,0 +1,67 @@
+"""Differences of several settings together, with numbers that can be worked out by hand.
+
+The 97.5% quantiles of Student's t: 12.706 for 1 degree of freedom, 4.303 for 2, 2.776 for 4.
+"""
+
+import math
+
+import pytest
+
+from feddep.reports.pairs import Difference
+from feddep.reports.pooling import pooled
+
+CORA_3, CORA_10, PUBMED_3 = ("cora", "3"), ("cora", "10"), ("pubmed", "3")
+
+
+def test_groups_count_alike_whatever_their_size():
+    found = Difference.over([[0.0, 0.0, 0.0, 0.0], [0.3, 0.3]])
+    assert (found.mean, found.margin) == (pytest.approx(0.15), 0.0)
+
+
+def test_equal_groups_have_the_degrees_of_freedom_of_both():
+    # e = 1 / 3 in both groups: √(2 / 3) / 2, and 2 + 2 degrees of freedom
+    found = Difference.over([[1.0, 2.0, 3.0], [3.0, 4.0, 5.0]])
+    assert found.mean == pytest.approx(3.0)
+    assert found.margin == pytest.approx(2.776 * math.sqrt(2 / 3) / 2, rel=1e-3)
+
+
+def test_a_group_without_spread_adds_no_freedom():
+    # e = 1 / 3 and 0: √(1 / 3) / 2, and 2 degrees of freedom
+    found = Difference.over([[1.0, 2.0, 3.0], [5.0, 5.0]])
+    assert found.margin == pytest.approx(4.303 * math.sqrt(1 / 3) / 2, rel=1e-3)
+
+
+def test_one_group_is_an_ordinary_interval():
+    assert Difference.over([[0.01, 0.02, 0.03]]) == Difference.of([0.01, 0.02, 0.03])
+
+
+def test_a_group_of_one_has_no_interval():
+    assert Difference.over([[1.0], [1.0, 2.0]]).margin is None
+    assert Difference.of([1.0]).ends is None
+
+
+def test_every_setting_has_its_own_interval():
+    found = pooled({CORA_3: {0: 0.01, 1: 0.03}, CORA_10: {0: 0.5}})
+    assert str(found.settings[CORA_3]) == "+2.00 [−10.71, +14.71]"
+    assert str(found.settings[CORA_10]) == "+50.00"
+
+
+def test_a_seed_counts_once_in_a_data_set_with_the_mean_of_its_settings():
+    found = pooled({CORA_3: {0: 0.0, 1: 0.02}, CORA_10: {0: 0.02, 1: 0.04}})
+    assert found.datasets["cora"] == Difference.of([0.01, 0.03])  # two observations, not four
+    assert found.overall == found.datasets["cora"]
+
+
+def test_data_sets_count_alike_whatever_the_number_of_their_settings():
+    found = pooled(
+        {CORA_3: {0: 0.0, 1: 0.0}, CORA_10: {0: 0.0, 1: 0.0}, PUBMED_3: {0: 0.3, 1: 0.3}}
+    )
+    assert found.overall.mean == pytest.approx(0.15)
+
+
+def test_a_data_set_with_one_seed_has_no_part_in_the_whole_unless_all_have_one():
+    found = pooled({CORA_3: {0: 0.01, 1: 0.03}, PUBMED_3: {0: 0.9}})
+    assert found.overall == found.datasets["cora"]
+    assert found.datasets["pubmed"].mean == 0.9
+    found = pooled({CORA_3: {0: 0.01}, PUBMED_3: {0: 0.03}})
+    assert (found.overall.mean, found.overall.margin) == (pytest.approx(0.02), None)

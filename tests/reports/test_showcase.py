@@ -1,0 +1,136 @@
+"""What the README shows: a table and two figures, also when little has been run."""
+
+import json
+from pathlib import Path
+
+import pytest
+from pretend import fill, row_of
+
+from feddep.reports.documents import figures
+from feddep.reports.showcase import FILES, figure_texts, main_table, shown
+from feddep.reports.source import Library
+
+PAPER = (Path(__file__).parents[2] / "experiments/paper.toml").read_text()
+TABLE1 = """
+    [[grid]]
+    dataset = ["cora", "citeseer"]
+    "split.kind" = ["stratified"]
+    preset = ["paper"]
+    "partition.clients" = [5, 10]
+    method = ["local", "fedavg", "feddep"]
+    seed = [0, 1]
+    [[grid]]
+    dataset = ["cora"]
+    preset = ["tuned"]
+    "partition.clients" = [5]
+    method = ["fedavg"]
+    seed = [0, 1]
+    """
+PAYS = """
+    [[grid]]
+    dataset = ["cora"]
+    "partition.kind" = ["louvain", "random"]
+    "partition.clients" = [3, 10]
+    method = ["local", "fedavg", "feddep"]
+    seed = [0, 1]
+    [[grid]]
+    dataset = ["cora"]
+    "partition.clients" = [10]
+    feature_share = [0.1]
+    method = ["fedavg"]
+    seed = [0]
+    """
+
+
+@pytest.fixture
+def experiments(tmp_path):
+    for name, text in {"table1": TABLE1, "pays": PAYS, "paper": PAPER}.items():
+        (tmp_path / f"{name}.toml").write_text(text)
+    (tmp_path / "results").mkdir()
+    return tmp_path
+
+
+def write(experiments, sweep, *cells):
+    rows = [json.dumps(row_of(cell)) + "\n" for cell in cells]
+    (experiments / f"results/{sweep}.jsonl").write_text("".join(rows))
+
+
+def cells_of(experiments, sweep, **wanted):
+    cells = Library(experiments)[sweep].cells
+    return [cell for cell in cells if wanted.items() <= cell.items()]
+
+
+# The table
+
+
+def test_ours_stand_beside_the_paper_s_and_what_is_missing_is_said(experiments):
+    fedavg = cells_of(experiments, "table1", method="fedavg", dataset="cora")
+    feddep = cells_of(experiments, "table1", method="feddep", dataset="cora", seed=0)
+    write(experiments, "table1", *fedavg, *feddep)
+    table = main_table(Library(experiments)["table1"])
+    assert table.headings == ("method", "cora", "citeseer")
+    local, averaged, ours = table.rows
+    assert local == ("local", "not run yet (0.4486)", "not run yet (0.5802)")
+    scores = [row_of(cell)["record"]["scores"]["global"]["test"] for cell in fedavg[:2]]
+    assert averaged[1].startswith(f"{sum(scores) / 2:.4f} ± ")
+    assert averaged[1].endswith(" (0.8555)")
+    assert ours[1].endswith(", 1 of 2 seeds (0.8883)")
+    assert ours[2] == "not run yet (0.7940)"
+
+
+def test_what_the_paper_does_not_print_has_no_brackets(experiments):
+    (experiments / "table1.toml").write_text(TABLE1.replace('"local"', '"oracle"'))
+    table = main_table(Library(experiments)["table1"])
+    assert table.rows[-1] == ("oracle†", "not run yet", "not run yet")
+
+
+# The figures
+
+
+def test_without_runs_there_are_no_figures(experiments):
+    sources = Library(experiments)
+    assert figures(sources) == {}
+    assert figure_texts(sources) == "The figures' runs are not run yet.\n"
+    assert figures({}) == {}
+
+
+def test_before_the_study_the_differences_from_fedavg_are_shown(experiments):
+    fill(experiments / "table1.toml")
+    accuracy, pays = shown(Library(experiments))
+    assert [panel.title for panel in accuracy.figure.panels] == ["cora", "citeseer"]
+    assert [panel.title for panel in pays.figure.panels] == ["cora", "citeseer", "all of these"]
+    assert "The study over the share of lost edges is not run yet." in pays.caption
+    for one in (accuracy, pays):
+        methods = {key for panel in one.figure.panels for s in panel.series for key in s.keys}
+        assert "local" not in methods
+        assert one.svg.startswith("<svg xmlns=")
+
+
+def test_the_study_over_lost_edges_takes_its_place(experiments):
+    fill(experiments / "table1.toml")
+    fill(experiments / "pays.toml")
+    _, pays = shown(Library(experiments))
+    assert "not run yet" not in pays.caption
+    whole, silo = pays.figure.panels
+    assert [panel.title for panel in (whole, silo)] == [
+        "cora, on the whole graph",
+        "cora, on the own silo",
+    ]
+    assert {one.keys[0] for one in whole.series} == {"fedavg", "feddep"}
+    assert {one.keys[0] for one in silo.series} == {"local", "fedavg", "feddep"}
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.9])
+@pytest.mark.parametrize("sweep", ["table1", "pays"])
+def test_any_part_of_the_runs_will_do_and_the_rest_is_said_to_be_missing(experiments, sweep, share):
+    fill(experiments / f"{sweep}.toml", share)
+    sources = Library(experiments)
+    assert "are not run yet.\n" in figure_texts(sources)
+    assert figures(sources).keys() <= set(FILES)
+    assert main_table(sources["table1"]).rows
+
+
+def test_the_same_records_are_drawn_alike(experiments):
+    fill(experiments / "table1.toml")
+    fill(experiments / "pays.toml")
+    assert figures(Library(experiments)) == figures(Library(experiments))
