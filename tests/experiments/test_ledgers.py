@@ -10,12 +10,14 @@ from feddep.experiments import pipeline
 from feddep.experiments.folder import RunFolder
 from feddep.privacy.ledger import (
     BernoulliSelection,
+    CappedGradients,
     FullNeighbours,
     Message,
     NeighbourSampling,
     NoisedGradients,
     OneShotSampling,
     RandomisedResponse,
+    SparseResponse,
     from_plain,
 )
 from feddep.reports.privacy import Question, answer, of_run
@@ -55,8 +57,16 @@ def kinds(result):
             [RandomisedResponse, NeighbourSampling, BernoulliSelection, NeighbourSampling],
         ),
         (
+            {"mechanism": "randomised-response", "epsilon": 3.0, "keep_edge": 0.4},
+            [SparseResponse, NeighbourSampling, BernoulliSelection, NeighbourSampling],
+        ),
+        (
             {"mechanism": "dp-sgd"},
             [FullNeighbours, NoisedGradients, BernoulliSelection, NeighbourSampling],
+        ),
+        (
+            {"mechanism": "dp-sgd", "occurrences": 2},
+            [FullNeighbours, CappedGradients, BernoulliSelection, NeighbourSampling],
         ),
         ({"mechanism": "none"}, [FullNeighbours, BernoulliSelection, NeighbourSampling]),
     ],
@@ -88,6 +98,52 @@ def test_randomised_response_holds_and_says_that_this_was_a_simulation(small_sha
     privacy = run(small_shards, mechanism="randomised-response", epsilon=3.0).privacy
     assert privacy["sound"] == {"epsilon": 3.0, "delta": 0.0, "verdict": "holds"}
     assert "simulation" in privacy["statement"]
+
+
+def test_the_sparse_form_holds_and_names_its_rates(small_shards):
+    asked = {"mechanism": "randomised-response", "epsilon": 3.0, "keep_edge": 0.4}
+    privacy = run(small_shards, **asked).privacy
+    assert 2.999999 < privacy["sound"]["epsilon"] <= 3.0
+    assert privacy["verdict"] == "holds"
+    assert "every edge stayed with probability 0.4" in privacy["statement"]
+    assert "became an edge with probability 0.0199" in privacy["statement"]
+
+
+CAPPED = {"mechanism": "dp-sgd", "occurrences": 1, "noise": 60.0}
+
+
+class TestCappedOccurrences:
+    def test_a_method_that_sends_only_a_classifier_keeps_its_promise(self, small_shards, tmp_path):
+        result = run(small_shards, "fedavg", RunFolder(tmp_path), **CAPPED)
+        privacy = result.privacy
+        assert kinds(result) == [CappedGradients]
+        assert privacy["verdict"] == privacy["sound"]["verdict"] == "holds"
+        assert 0 < privacy["sound"]["epsilon"] == privacy["edge_level"]["epsilon"] < 5
+        assert (privacy["edge_level"]["of"], privacy["edge_level"]["touched"]) == ("classifier", 4)
+        assert 0 < privacy["example_level"]["epsilon"] < privacy["sound"]["epsilon"]
+        assert "single edge can change 4 at most" in privacy["statement"]
+        assert "simulation" in privacy["statement"]
+        assert of_run(tmp_path) == privacy
+
+    def test_too_little_noise_is_none_in_plain_words(self, small_shards):
+        privacy = run(small_shards, "fedavg", **CAPPED | {"noise": 0.5}).privacy
+        assert privacy["verdict"] == "none"
+        assert privacy["statement"].startswith("No privacy guarantee is given: ε is too large")
+        assert privacy["edge_level"]["epsilon"] > 20
+
+    @pytest.mark.parametrize("method", ["feddep", "fedsage", "fedgraph", "fedgsl", "local"])
+    def test_where_edges_are_also_used_without_noise_it_is_none(self, small_shards, method):
+        privacy = run(small_shards, method, **CAPPED).privacy
+        assert privacy["sound"] == {"epsilon": None, "delta": 1.0, "verdict": "none"}
+        assert privacy["statement"].startswith("No privacy guarantee is given.")
+
+    def test_the_local_gnn_s_training_is_priced_for_itself(self, small_shards):
+        privacy = run(small_shards, "feddep", **CAPPED).privacy
+        assert privacy["edge_level"]["of"] == "embeddings"
+        assert 0 < privacy["edge_level"]["epsilon"] < 5
+
+    def test_without_a_cap_a_record_has_no_edge_level(self, small_shards):
+        assert "edge_level" not in run(small_shards, "feddep", mechanism="dp-sgd").privacy
 
 
 def test_dp_sgd_is_priced_for_one_example(small_shards):
@@ -150,6 +206,8 @@ class TestQuestion:
             ({"epochs": -1}, "epochs must be 0 or more"),
             ({"delta_prime": 1}, "delta_prime must be between"),
             ({"mechanism": "randomised-response"}, "needs its ε"),
+            ({"keep_edge": 1.0}, "keep_edge must be at least 0 and below 1"),
+            ({"occurrences": -1}, "occurrences must be 0 or more"),
         ],
     )
     def test_what_cannot_be_is_refused(self, options, says):
@@ -160,6 +218,20 @@ class TestQuestion:
         found = answer(Question(mechanism="dp-sgd", epsilon=3.0))
         assert found["example_level"]["epsilon"] == pytest.approx(3.0, rel=1e-3)
         assert found["sound"]["verdict"] == "none"
+
+    def test_dp_sgd_with_a_cap_is_calibrated_for_an_edge(self):
+        found = answer(Question(mechanism="dp-sgd", occurrences=1, epsilon=8.0))
+        assert found["edge_level"]["epsilon"] == pytest.approx(8.0, rel=5e-3)
+        assert found["edge_level"]["noise"] == pytest.approx(11.5, rel=2e-3)
+        assert found["example_level"]["epsilon"] < 1.5
+        assert found["sound"]["verdict"] == "none"
+        given_noise = answer(Question(mechanism="dp-sgd", occurrences=1, noise=20.0))
+        assert given_noise["edge_level"]["epsilon"] == pytest.approx(3.98, rel=5e-3)
+
+    def test_the_sparse_form_is_priced(self):
+        found = answer(Question(mechanism="randomised-response", epsilon=4.0, keep_edge=0.2))
+        assert found["sound"]["epsilon"] == pytest.approx(4.0)
+        assert "probability 0.00366" in found["statement"]
 
     def test_one_shot_states_the_probability_of_disclosure(self):
         found = answer(Question(mechanism="one-shot", min_degree=10, fanout=5))

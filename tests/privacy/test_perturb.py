@@ -1,5 +1,6 @@
 """Mechanisms that act on the graph: exact rates, valid graphs, cost and refusals."""
 
+import hashlib
 import math
 
 import numpy as np
@@ -16,7 +17,9 @@ from feddep.privacy.perturb import (
     one_shot,
     perturbed,
     randomised_response,
+    sparse_response,
 )
+from feddep.privacy.response import smallest_create
 from feddep.privacy.sampling import one_shot_delta
 from feddep.privacy.spec import PrivacySpec
 
@@ -53,6 +56,55 @@ def test_pairs_are_flipped_at_the_rate_that_epsilon_fixes(graph, epsilon):
     p = 1 / (1 + math.exp(epsilon))
     assert binomtest(lost, runs * int(true.sum()), p).pvalue > 1e-4
     assert binomtest(added, runs * int((~true).sum()), p).pvalue > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "keep"), [(1.0, 0.2), (2.0, 0.5), (4.0, 0.9), (1.0, 0.8), (2.0, 0.95)]
+)
+def test_the_sparse_form_keeps_and_creates_edges_at_its_two_rates(graph, epsilon, keep):
+    upper = np.triu_indices(NODES, 1)
+    true = matrix(graph)[upper]
+    kept = created = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        found = matrix(sparse_response(graph, epsilon, keep, rng))[upper]
+        kept += int((true & found).sum())
+        created += int((~true & found).sum())
+    create = smallest_create(epsilon, keep)
+    assert binomtest(kept, 60 * int(true.sum()), keep).pvalue > 1e-4
+    assert binomtest(created, 60 * int((~true).sum()), create).pvalue > 1e-4
+
+
+def test_every_pair_has_its_own_coin_in_the_sparse_form(graph):
+    counts = np.zeros((NODES, NODES), int)
+    for seed in range(400):
+        counts += matrix(sparse_response(graph, 1.0, 0.5, np.random.default_rng(seed)))
+    upper = np.triu_indices(NODES, 1)
+    rates = np.where(matrix(graph), 0.5, smallest_create(1.0, 0.5))
+    spread = (counts - 400 * rates)[upper] / np.sqrt(400 * rates * (1 - rates))[upper]
+    assert np.abs(spread).max() < 5
+    assert spread.std() == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "digest"),
+    [(0.5, "e51de140d8fbd3a7"), (2.0, "6f9f81adc7b053d9"), (8.0, "3a6e962582368988")],
+)
+def test_the_symmetric_form_gives_the_graphs_that_stored_records_were_made_with(
+    graph, epsilon, digest
+):
+    spec = PrivacySpec(mechanism="randomised-response", epsilon=epsilon)
+    found = perturbed(graph, spec, 5, np.random.default_rng(7))
+    content = found.indptr.astype("<i8").tobytes() + found.indices.astype("<i4").tobytes()
+    assert hashlib.sha256(content).hexdigest()[:16] == digest
+
+
+def test_the_spec_asks_for_the_sparse_form(graph):
+    spec = PrivacySpec(mechanism="randomised-response", epsilon=2.0, keep_edge=0.3)
+    found = perturbed(graph, spec, 5, np.random.default_rng(0))
+    expected = sparse_response(graph, 2.0, 0.3, np.random.default_rng(0))
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    assert found.features is graph.features
 
 
 def test_flips_of_different_pairs_are_independent(graph):
@@ -94,6 +146,28 @@ def test_too_many_flips_are_refused_with_the_smallest_epsilon_that_fits(graph, m
     pairs = NODES * (NODES - 1) / 2
     assert pairs / (1 + math.exp(least)) == pytest.approx(50, rel=0.05)
     randomised_response(graph, least + 0.01, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("keep", [0.2, 0.5])
+def test_the_sparse_form_is_refused_with_what_fits(graph, monkeypatch, keep):
+    monkeypatch.setattr(perturb, "MOST_FLIPS", 20)
+    with pytest.raises(InputError, match="use ε of at least") as caught:
+        sparse_response(graph, 1.0, keep, np.random.default_rng(0))
+    words = str(caught.value).replace(")", "").split()
+    least, most = float(words[-1]), float(words[words.index("most") + 1])
+    pairs = NODES * (NODES - 1) / 2
+    assert pairs * smallest_create(least, keep) == pytest.approx(20, rel=0.01)
+    sparse_response(graph, least, keep, np.random.default_rng(0))
+    sparse_response(graph, 1.0, most, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3])
+def test_the_sparse_form_works_on_tiny_graphs(nodes):
+    for edges in ([], [[0, 1]] * (nodes > 1)):
+        for seed in range(20):
+            rng = np.random.default_rng(seed)
+            found = sparse_response(graph_of(edges, nodes), 0.1, 0.5, rng)
+            assert found.edges <= nodes * (nodes - 1) // 2
 
 
 def test_randomised_response_needs_its_epsilon(graph):

@@ -96,7 +96,7 @@ def test_places_of_several_kinds_are_found_and_filled_each_by_itself(root):
 def test_an_unknown_kind_is_refused_with_the_known_ones(root):
     with pytest.raises(InputError, match=r"tiny: expected means, .*main \(got medians\)"):
         filled(of_kind("medians"), Library(root / "experiments"))
-    with pytest.raises(InputError, match=r"all: expected claims, figures \(got means\)"):
+    with pytest.raises(InputError, match=r"all: expected claims, figures, audits \(got means\)"):
         filled(of_all("means"), Library(root / "experiments"))
 
 

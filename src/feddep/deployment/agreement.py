@@ -90,7 +90,7 @@ class Agreement:
         try:
             run, text = str(values["run"]), str(values["spec"])
             sizes = [int(values[name]) for name in ("features", "classes", "nodes")]
-        except (LookupError, TypeError, ValueError) as error:
+        except (LookupError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"expected an agreement, got something else ({error!r})") from None
         return cls(run, RunSpec.from_toml(text), *sizes)
 

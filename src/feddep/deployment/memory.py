@@ -165,11 +165,10 @@ class RunMemory:
         self._pieces.save(answer.place + _ANSWER, pack(header, arrays))
         self._pieces.save(_STATE, pack({"place": answer.place, "sent": dict(sent)}, after))
         answers = [name for name in self._pieces.names() if name.endswith(_ANSWER)]
+        until_now = [name for name in answers if name <= answer.place + _ANSWER]
         for name in answers:  # what came after this place belongs to a past that is taken back
-            if name > answer.place + _ANSWER:
+            if name not in until_now[-KEPT_ANSWERS:]:
                 self._pieces.remove(name)
-        for name in answers[:-KEPT_ANSWERS]:
-            self._pieces.remove(name)
 
     def forget(self) -> None:
         """The run is over."""

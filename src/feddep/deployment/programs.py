@@ -15,8 +15,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
+from feddep.deployment import probes
 from feddep.deployment.config import ServerConfig, SiloConfig, host_and_port
 from feddep.deployment.convener import Patience
+from feddep.deployment.doctor import registration
 from feddep.deployment.resident import socket_address
 from feddep.deployment.server_app import TROUBLE
 from feddep.errors import (
@@ -38,6 +40,7 @@ OFFLINE = {
 RESIDENT = (sys.executable, "-P", "-m", "feddep.deployment.resident")
 _CONNECTION = "feddep"
 _START_SECONDS = 120.0
+_SIGN_IN_SECONDS, _SIGN_IN_PAUSE = 180.0, 5.0
 _APP = """\
 [build-system]
 requires = []
@@ -175,24 +178,20 @@ class Silo:
         self._resident = resident
         self._cleanup = ExitStack()
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._address = ""
 
     def __enter__(self) -> "Silo":
+        config = self._config
+        server = probes.Server(config.host, config.port, config.ca)
+        known = registration(server, config)
+        if known.ok is False:
+            raise InputError(f"{known.found}: {known.remedy}")
         with ExitStack() as undo:
             undo.push(self._cleanup.__exit__)
-            address = self._cleanup.enter_context(socket_address())
-            self._start([*self._resident, str(self._path), address])
-            self._wait_for(Path(address))
-            config = self._config
-            self._start(
-                [
-                    "flower-supernode",
-                    *("--root-certificates", str(config.ca)),
-                    *("--superlink", config.server),
-                    *("--auth-supernode-private-key", str(config.key)),
-                    *("--port", str(_free_port())),  # for its own processes on this machine
-                    *("--node-config", f"socket={toml_value(address)}"),
-                ]
-            )
+            self._address = self._cleanup.enter_context(socket_address())
+            self._processes = [self._start([*self._resident, str(self._path), self._address])]
+            self._wait_for(Path(self._address))
+            self._processes.append(self._start_node())
             undo.pop_all()
         return self
 
@@ -200,18 +199,41 @@ class Silo:
         self._cleanup.close()
 
     def wait(self) -> int:
-        """Waits until one of its processes ends; its exit code. The silo is of no use then."""
-        while True:
-            for process in self._processes:
-                code = process.poll()
-                if code is not None:
-                    return code
-            time.sleep(0.5)
+        """Waits until one of its processes ends for good; its exit code.
 
-    def _start(self, command: list[str]) -> None:
+        A silo that was killed is online for the server until that misses its heartbeats, and
+        cannot sign in again before. So a node that cannot connect is started again for a while.
+        """
+        started = time.monotonic()
+        while True:
+            time.sleep(0.5)
+            resident, node = (process.poll() for process in self._processes)
+            if resident is not None:
+                return resident
+            if node is None:
+                continue
+            if time.monotonic() - started > _SIGN_IN_SECONDS:
+                return node
+            time.sleep(_SIGN_IN_PAUSE)
+            self._processes[1] = self._start_node()
+
+    def _start_node(self) -> "subprocess.Popen[bytes]":
+        config = self._config
+        return self._start(
+            [
+                "flower-supernode",
+                *("--root-certificates", str(config.ca)),
+                *("--superlink", config.server),
+                *("--auth-supernode-private-key", str(config.key)),
+                *("--port", str(_free_port())),  # for its own processes on this machine
+                *("--node-config", f"socket={toml_value(self._address)}"),
+            ]
+        )
+
+    def _start(self, command: list[str]) -> "subprocess.Popen[bytes]":
         process = subprocess.Popen(command, env=environment(self._config.state))
         self._cleanup.callback(_end, process)
-        self._processes.append(process)
+        return process
 
     def _wait_for(self, socket: Path) -> None:
         until = time.monotonic() + _START_SECONDS

@@ -22,7 +22,7 @@ from feddep.deployment.consent import Consent, planned_price
 from feddep.deployment.memory import Answer, Pieces, RunMemory
 from feddep.deployment.outbox import Outbox, counted
 from feddep.deployment.outbox import sent as left_in
-from feddep.errors import FeddepError, InputError, RuntimeFailureError
+from feddep.errors import FeddepError, InputError
 from feddep.experiments.folder import write_model
 from feddep.experiments.ledgers import plain
 from feddep.experiments.records import versions, write_atomically
@@ -76,12 +76,15 @@ class Station:
             kind = letter.header.get("kind")
             if kind == "hello":
                 return self._hello()
-            if kind not in kinds:
+            if not isinstance(kind, str) or kind not in kinds:
                 raise InputError(f"expected a letter about {', '.join(kinds)} (got {kind!r})")
             return kinds[kind](letter, RunMemory(pieces(_text(letter.header, "run"))))
         except FeddepError as error:
             log.warning("%s refuses: %s", self.name, error)
             return Letter({"refused": str(error)})
+        except Exception as error:  # nothing that a server sends may end a silo's process
+            log.exception("%s cannot answer", self.name)
+            return Letter({"refused": f"cannot answer: {type(error).__name__}"})
 
     def _hello(self) -> Letter:
         graph = self.graph()
@@ -122,37 +125,38 @@ class Station:
         header, known = letter.header, memory.agreement
         if known is None:
             return Letter({"sync": None})
-        request = _request_of(letter, known)
-        asked, place = _fingerprint(letter), _text(header, "place")
-        earlier = memory.answer_at(place)
+        request, place = _request_of(letter, known), _text(header, "place")
+        asked, silent = _fingerprint(letter), bool(header.get("silent"))
         last, state, sent = memory.recall()
+        # An answer beyond the state is from a silo that was killed between the two: it counts not.
+        earlier = memory.answer_at(place) if place <= (last or "") else None
         if earlier is None or earlier.asked != asked:
             if earlier is not None:  # other words at the same place: one more answer
                 state = earlier.before
             elif last != header.get("previous"):
                 return Letter({"sync": last})
-            reply, after = self._handle(Agreement.from_plain(known), request, state, sent)
+            reply, after = self._handle(Agreement.from_plain(known), request, state)
+            if not silent:
+                sent = self._released(request.phase, reply, sent)
             earlier = Answer(place, asked, reply, state)
-            memory.move_on(earlier, after, _counted(sent, request.phase, reply))
-        if header.get("silent"):
+            memory.move_on(earlier, after, sent)
+        if silent:
             return Letter({"done": place})
         return self._hand_over(earlier.reply, request, known)
 
     def _handle(
-        self, agreement: Agreement, request: Request, state: State, sent: Mapping[str, int]
+        self, agreement: Agreement, request: Request, state: State
     ) -> tuple[Reply, State]:
         node = _opened(self, agreement, request.client)
         inspect_request(request, replace(agreement.expected, nodes=node.silo.graph.nodes))
-        try:
-            reply, after = node.handle(request, state)
-        except FeddepError:
-            raise
-        except Exception as error:  # nothing that a server sends may end a silo's process
-            log.exception("a request that passed inspection cannot be answered")
-            raise RuntimeFailureError(f"cannot answer: {type(error).__name__}") from None
+        return node.handle(request, state)
+
+    def _released(self, phase: str, reply: Reply, sent: Mapping[str, int]) -> dict[str, int]:
+        """What will have left with this reply, if the owner lets it."""
         if self.consent is not None:
-            self.consent.check_reply(request.phase, reply, sent)
-        return reply, after
+            self.consent.check_reply(phase, reply, sent)
+        names = counted(phase, reply.arrays, reply.metrics)
+        return {**sent, **{name: sent.get(name, 0) + 1 for name in names}}
 
     def _hand_over(self, reply: Reply, request: Request, known: Mapping[str, Any]) -> Letter:
         """Writes down what is about to leave, then lets it."""
@@ -171,6 +175,7 @@ class Station:
         """Keeps what the silo gets out of the run, and forgets the rest."""
         known = memory.agreement
         if known is not None:
+            _check_result(letter, known)
             if self.results is not None:
                 _, state, _ = memory.recall()
                 self._keep(known, letter, state, self.results / known["run"])
@@ -206,16 +211,19 @@ def _request_of(letter: Letter, known: Mapping[str, Any]) -> Request:
     return Request(client, phase, step, round_, letter.arrays)
 
 
+def _check_result(letter: Letter, known: Mapping[str, Any]) -> None:
+    """What the server gives away at the end is looked at like all that it sends."""
+    agreement = Agreement.from_plain(known)
+    last = agreement.method.phases[-1].name
+    inspect_request(Request(known["client"], last, "close", 0, letter.arrays), agreement.expected)
+
+
 def _fingerprint(letter: Letter) -> str:
-    """The same for the same question, whether it is to be answered aloud or not."""
-    asked = {name: value for name, value in letter.header.items() if name != "silent"}
-    text = json.dumps(asked, sort_keys=True)
+    """The same for the same letter. What is worked out in silence does not count as sent; so the
+    same question aloud is another letter.
+    """
+    text = json.dumps(dict(letter.header), sort_keys=True)
     return hashlib.sha256(text.encode() + pack({}, letter.arrays)).hexdigest()
-
-
-def _counted(sent: Mapping[str, int], phase: str, reply: Reply) -> dict[str, int]:
-    names = counted(phase, reply.arrays, reply.metrics)
-    return {**sent, **{name: sent.get(name, 0) + 1 for name in names}}
 
 
 def _text(header: Mapping[str, Any], key: str) -> str:
@@ -227,6 +235,6 @@ def _text(header: Mapping[str, Any], key: str) -> str:
 
 def _number(header: Mapping[str, Any], key: str) -> int:
     value = header.get(key)
-    if not isinstance(value, int) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise InputError(f"a letter needs a {key}, 0 or more (got {value!r})")
     return value

@@ -1,23 +1,27 @@
 """A run's ledger: what its mechanisms did at each client, and everything that left it."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from feddep.algorithms.method import Method
-from feddep.graph.graph import Graph, Part
+from feddep.graph.graph import Graph
+from feddep.learning.private_training import classifier_gradients, embedding_gradients
 from feddep.learning.recipe import Recipe
+from feddep.phases.averaging import Averaging
 from feddep.privacy.accountant import (
     Guarantee,
     Prices,
-    dp_sgd_event,
+    edge_level,
     example_level,
     price,
     worst_of,
 )
 from feddep.privacy.ledger import (
     BernoulliSelection,
+    CappedGradients,
     Event,
     FullNeighbours,
     Ledger,
@@ -26,7 +30,9 @@ from feddep.privacy.ledger import (
     NoisedGradients,
     OneShotSampling,
     RandomisedResponse,
+    SparseResponse,
 )
+from feddep.privacy.response import smallest_create
 from feddep.privacy.sampling import one_shot_delta
 from feddep.privacy.statement import statement
 
@@ -40,29 +46,38 @@ def mechanism_events(method: Method, recipe: Recipe, graph: Graph) -> list[Event
     degrees = _histogram(graph)
     events: list[Event] = []
     if spec.mechanism == "randomised-response":
-        events.append(RandomisedResponse(spec.epsilon))
+        events.append(response_event(spec.epsilon, spec.keep_edge))
     if spec.mechanism == "one-shot":
         events.append(_one_shot(graph, training.fanout))
     if "local_gnn" in phases and recipe.embedding.depth:
         epochs, depth = recipe.embedding.epochs, recipe.embedding.depth
         if spec.mechanism == "dp-sgd":
-            examples = len(graph.members(Part.TRAIN))
-            noised = dp_sgd_event(spec, examples, training.batch_size, epochs)
-            events += [FullNeighbours("embeddings"), noised]
+            events += [FullNeighbours("embeddings"), embedding_gradients(recipe, graph)]
         elif spec.mechanism == "none":
             events.append(FullNeighbours("embeddings"))
         else:
             events.append(NeighbourSampling("embeddings", training.fanout, depth, epochs, degrees))
     if phases & _GENERATING:
         events.append(BernoulliSelection(recipe.generator.keep))
-    passes = training.rounds * training.local_epochs
-    events.append(
-        NeighbourSampling("classifier", training.fanout, recipe.model.layers, passes, degrees)
-    )
+    noised = [p for p in method.phases if type(p) is Averaging and p.is_private(recipe)]
+    if noised:  # a subclass may send more than its parent
+        events += [classifier_gradients(recipe, graph, phase.name) for phase in noised]
+    else:
+        passes = training.rounds * training.local_epochs
+        events.append(
+            NeighbourSampling("classifier", training.fanout, recipe.model.layers, passes, degrees)
+        )
     if training.update_clip and training.update_noise:
         noise, clip = training.update_noise, training.update_clip
         events.append(NoisedGradients("updates", noise, clip, 1.0, training.rounds))
     return events
+
+
+def response_event(epsilon: float, keep: float) -> RandomisedResponse | SparseResponse:
+    """Randomised response at ε: symmetric, or with edges kept at a rate of its own."""
+    if keep:
+        return SparseResponse(keep, smallest_create(epsilon, keep))
+    return RandomisedResponse(epsilon)
 
 
 def message_events(sent: Mapping[str, Sequence[int]], client: int) -> list[Event]:
@@ -90,8 +105,8 @@ def privacy_record(
     prices = [price(own, count, prime) for own, count in zip(ledgers, edges, strict=True)]
     worst = worst_of(prices)
     noised = [e for own in ledgers for e in own if isinstance(e, NoisedGradients)]
-    examples = [example_level(e, delta) for e in set(noised) if e.purpose == "embeddings"]
-    return {
+    examples = [example_level(e, delta) for e in set(noised) if e.purpose != "updates"]
+    found = {
         "mechanism": mechanism,
         "verdict": worst.sound.verdict,
         "statement": statement(mechanism, worst, ledgers[0]),
@@ -103,6 +118,22 @@ def privacy_record(
         "example_level": {"epsilon": max(examples), "delta": delta} if examples else None,
         "relation": "paper and composed: one entry of one neighbour list; sound: one undirected "
         "edge. Node set, features, labels and split count as public.",
+    }
+    capped = [e for e in noised if isinstance(e, CappedGradients)]
+    if capped:  # of this training alone; whether it bounds all that left, sound tells
+        found["edge_level"] = edge_entry(capped)
+    return found
+
+
+def edge_entry(events: Sequence[CappedGradients]) -> dict[str, Any]:
+    """What noised gradients cost one undirected edge: those that are worst off."""
+    epsilon, worst = max(((edge_level(e), e) for e in events), key=lambda pair: pair[0])
+    return {
+        "epsilon": epsilon if math.isfinite(epsilon) else None,
+        "delta": worst.delta,
+        "of": worst.purpose,
+        "touched": worst.touched,
+        "noise": worst.noise,
     }
 
 

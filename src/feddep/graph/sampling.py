@@ -4,8 +4,10 @@ Source: Hamilton et al. 2017, algorithm 2; the paper's section 4.1 (fan-out 5 in
 and its Theorem 3.1, which needs the with-replacement rule for short lists.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,20 @@ from numba import njit
 from feddep.graph.graph import Graph
 
 Ints = npt.NDArray[np.int32]
+Read = Callable[[npt.NDArray[np.int64]], tuple[npt.NDArray[np.int64], Ints]]
+"""Gives the neighbour lists of some nodes, one after the other, and where each starts."""
+
+
+class Lists(NamedTuple):
+    """Neighbour lists that need not be the same seen from both ends of an edge.
+
+    Attributes:
+        indptr: ``(n+1,)`` int64, where each node's list starts.
+        indices: int32, the lists.
+    """
+
+    indptr: npt.NDArray[np.int64]
+    indices: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +71,20 @@ def whole_graph(graph: Graph, layers: int) -> EgoGraphs:
     return EgoGraphs(np.arange(graph.nodes), (block,) * layers)
 
 
-def full_ego_graphs(graph: Graph, targets: npt.NDArray[np.int64], layers: int) -> EgoGraphs:
-    """The ego-graphs of ``targets`` (distinct nodes) with full neighbour lists."""
-    return _grow(targets, layers, lambda nodes: _whole_lists(graph.indptr, graph.indices, nodes))
+def full_ego_graphs(
+    graph: Graph, targets: npt.NDArray[np.int64], layers: int, inner: Lists | None = None
+) -> EgoGraphs:
+    """The ego-graphs of ``targets`` (distinct nodes) with full neighbour lists.
+
+    Args:
+        graph: whose lists.
+        targets: the nodes to compute.
+        layers: K, number of convolutions.
+        inner: lists to read in place of the full ones on all but the outermost hop.
+    """
+    whole = Lists(graph.indptr, graph.indices)
+    hops = [*[whole if inner is None else inner] * (layers - 1), whole]
+    return _grow(targets, [partial(_whole_lists, *lists) for lists in hops[:layers]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +108,7 @@ class NeighbourSampler:
         """The sampled K-hop ego-graphs of ``targets`` (distinct nodes)."""
         indptr, indices = self.graph.indptr, self.graph.indices
         return _grow(
-            targets, self.layers, lambda nodes: _draw(indptr, indices, nodes, self.fanout, rng)
+            targets, [lambda nodes: _draw(indptr, indices, nodes, self.fanout, rng)] * self.layers
         )
 
     def batches(
@@ -94,17 +121,13 @@ class NeighbourSampler:
                 yield self.sample(order[start : start + size], rng)
 
 
-def _grow(
-    targets: npt.NDArray[np.int64],
-    layers: int,
-    lists: Callable[[npt.NDArray[np.int64]], tuple[npt.NDArray[np.int64], Ints]],
-) -> EgoGraphs:
-    """Ego-graphs from the targets outwards, with the neighbour lists that ``lists`` gives."""
+def _grow(targets: npt.NDArray[np.int64], hops: Sequence[Read]) -> EgoGraphs:
+    """Ego-graphs from the targets outwards, with the neighbour lists that each hop gives."""
     nodes = targets.astype(np.int64)
     blocks: list[Block] = []
-    for _ in range(layers):
+    for read in hops:
         count = len(nodes)
-        indptr, neighbours = lists(nodes)
+        indptr, neighbours = read(nodes)
         nodes, indices = _renumber(nodes, neighbours)
         blocks.append(Block(indptr, indices, count))
     return EgoGraphs(nodes, tuple(reversed(blocks)))

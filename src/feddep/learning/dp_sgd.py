@@ -5,7 +5,8 @@ batch is a Poisson sample, as the accountants assume. Opacus hooks into the laye
 which our sparse first layer is not; so the clipping is our own.
 
 What it protects is one training node as an example. A node's edges are in the ego-graphs of many
-examples, so one edge may change many of the clipped gradients: ``docs/privacy.md``.
+examples, so one edge may change many of the clipped gradients: ``docs/privacy.md``. Lists in which
+a node occurs only so often (``inner``) bound how many.
 """
 
 import math
@@ -13,7 +14,7 @@ import math
 import numpy as np
 
 from feddep.graph.graph import Graph, Part
-from feddep.graph.sampling import full_ego_graphs
+from feddep.graph.sampling import Lists, full_ego_graphs
 from feddep.models.sgd import SageSgd
 
 
@@ -28,6 +29,8 @@ def dp_sgd(
     noise: float,
     clip: float,
     rng: np.random.Generator,
+    inner: Lists | None = None,
+    decay: float = 0.0,
 ) -> None:
     """Takes ⌈n / batch_size⌉ · epochs steps w ← w - rate / batch_size · (Σ clipped + N(0, (σC)²)).
 
@@ -42,6 +45,8 @@ def dp_sgd(
         noise: σ, noise multiplier.
         clip: C, largest norm of an example's gradient.
         rng: for batches and noise.
+        inner: the lists of all but the outermost hop; None reads the graph's.
+        decay: L2 penalty, which knows nothing of the examples.
     """
     nodes = graph.members(Part.TRAIN)
     weights, total = sgd.weights, sgd.weights.zeros()
@@ -52,8 +57,12 @@ def dp_sgd(
             array *= noise * clip
         if len(chosen):
             # A gradient clipped is a gradient times a number; so only norms are needed one by one.
-            norms = [sgd.gradient_norm(full_ego_graphs(graph, v, layers)) for v in chosen[:, None]]
+            norms = [
+                sgd.gradient_norm(full_ego_graphs(graph, v, layers, inner)) for v in chosen[:, None]
+            ]
             shares = np.minimum(1, clip / np.maximum(norms, 1e-12)).astype(np.float32)
-            sgd.add_gradient(full_ego_graphs(graph, chosen, layers), total, shares)
+            sgd.add_gradient(full_ego_graphs(graph, chosen, layers, inner), total, shares)
         for weight, change in zip(weights.arrays(), total.arrays(), strict=True):
+            if decay:
+                weight *= np.float32(1 - rate * decay)
             weight -= np.float32(rate / batch_size) * change

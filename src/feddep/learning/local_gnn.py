@@ -14,6 +14,7 @@ import torch
 from feddep.graph.graph import Part
 from feddep.graph.sampling import EgoGraphs, NeighbourSampler, full_ego_graphs
 from feddep.learning.dp_sgd import dp_sgd
+from feddep.learning.private_training import embedding_gradients, inner_lists
 from feddep.learning.prototypes import LocalGnn
 from feddep.learning.recipe import Silo
 from feddep.learning.trainer import mean_loss
@@ -21,7 +22,6 @@ from feddep.models.dropout import DropoutStream
 from feddep.models.sage import initialise
 from feddep.models.sgd import Head, SageSgd
 from feddep.models.weights import Weights, to_arrays
-from feddep.privacy.accountant import dp_sgd_event
 from feddep.seeding import Seeds
 
 _NODES_AT_ONCE = 1024
@@ -66,8 +66,7 @@ def train_local_gnn(silo: Silo) -> LocalGnn:
     )
     size = recipe.training.batch_size
     if private:
-        examples = len(silo.graph.members(Part.TRAIN))
-        event = dp_sgd_event(recipe.privacy, examples, size, spec.epochs)
+        event = embedding_gradients(recipe, silo.graph)
         dp_sgd(
             sgd,
             silo.graph,
@@ -78,6 +77,7 @@ def train_local_gnn(silo: Silo) -> LocalGnn:
             noise=event.noise,
             clip=event.clip,
             rng=seeds.stream("dp-sgd"),
+            inner=inner_lists(silo),
         )
     else:
         sampler = NeighbourSampler(silo.graph, recipe.training.fanout, spec.depth)

@@ -17,6 +17,7 @@ from feddep.federation.phase import Ask, Report
 from feddep.graph.graph import Part
 from feddep.learning.evaluation import SCORE_NAMES, pooled, score
 from feddep.learning.mending import Mended, Mender
+from feddep.learning.private_training import train_privately, without_edges
 from feddep.learning.recipe import Recipe, Silo
 from feddep.learning.trainer import Trainer, train
 from feddep.learning.updates import noised_update
@@ -36,6 +37,13 @@ class Averaging:
     name: str = "averaging"
     reports: frozenset[str] = SCORE_NAMES | {"loss", "training_nodes"}
     trainer: Trainer = train
+
+    def is_private(self, recipe: Recipe) -> bool:
+        """Whether all that clients send is noised: DP-SGD with a cap on occurrences.
+
+        A mender reads edges without noise, and so may somebody's own trainer.
+        """
+        return recipe.privacy.edges_capped and self.mender is None and self.trainer is train
 
     def rounds(self, recipe: Recipe) -> int:
         """R rounds of training and one that scores the result."""
@@ -75,12 +83,14 @@ class Averaging:
         mended = Mended(silo)
         if self.mender is not None:
             mended, state = self.mender.mend(model, silo, state, request.round)
-        graph, table = mended.silo.graph, mended.silo.table
+        graph, table, trainer = mended.silo.graph, mended.silo.table, self.trainer
+        if self.is_private(silo.recipe):
+            graph, trainer = without_edges(graph), train_privately
         metrics = asdict(score(model, graph, table, mended.embeddings))
         if request.step == "score":
             return Reply(request.client, metrics=metrics), state
         seeds = silo.seeds.child(self.name, request.round)
-        metrics["loss"] = self.trainer(model, mended.silo, seeds, mended.embeddings)
+        metrics["loss"] = trainer(model, mended.silo, seeds, mended.embeddings)
         metrics["training_nodes"] = len(silo.graph.members(Part.TRAIN))
         weights = to_arrays(model)
         spec = silo.recipe.training

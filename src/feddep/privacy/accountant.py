@@ -8,21 +8,28 @@ that exists. Both cover the embeddings behind the prototypes only, and one entry
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from feddep.errors import InputError
+from feddep.privacy.edge_level import edge_epsilon, edge_noise
 from feddep.privacy.ledger import (
     BernoulliSelection,
+    CappedGradients,
     Event,
+    FullNeighbours,
     Ledger,
     Message,
     NeighbourSampling,
     NoisedGradients,
     OneShotSampling,
     RandomisedResponse,
+    SparseResponse,
 )
+from feddep.privacy.occurrences import touched_examples
+from feddep.privacy.response import response_epsilon
 from feddep.privacy.sampling import as_printed, compose, paper_step
 from feddep.privacy.spec import PrivacySpec
 
@@ -147,6 +154,11 @@ def example_level(event: NoisedGradients, delta: float) -> float:
     return float(accountant.get_epsilon(delta))
 
 
+def edge_level(event: CappedGradients) -> float:
+    """ε of DP-SGD for one undirected edge, at the event's δ."""
+    return edge_epsilon(event.noise, event.rate, event.steps, event.touched, event.delta)
+
+
 def noise_for(epsilon: float, delta: float, rate: float, steps: int) -> float:
     """The noise multiplier that gives ε at δ for one example; the inverse of example_level."""
     import dp_accounting
@@ -178,23 +190,85 @@ def dp_sgd_event(spec: PrivacySpec, examples: int, batch: int, epochs: int) -> N
     return NoisedGradients("embeddings", noise, spec.clip, rate, steps)
 
 
+def capped_event(
+    spec: PrivacySpec,
+    *,
+    purpose: Literal["embeddings", "classifier"],
+    phase: str,
+    examples: int,
+    batch: int,
+    epochs: int,
+    hops: int,
+    edges: int,
+) -> CappedGradients:
+    """DP-SGD with a cap on occurrences; ε, if the spec asks for one, is that of an edge.
+
+    Args:
+        spec: noise or ε, and the cap.
+        purpose: whose gradients.
+        phase: the conversation that they are for.
+        examples: training nodes.
+        batch: of them in a batch, in the mean.
+        epochs: passes over the examples in the whole run.
+        hops: of an example's ego-graph.
+        edges: of the client's graph.
+    """
+    plain = dp_sgd_event(replace(spec, epsilon=0.0), examples, batch, epochs)
+    touched = min(examples, touched_examples(spec.occurrences, hops))
+    noise = plain.noise
+    if spec.epsilon and plain.steps:
+        noise = edge_noise(spec.epsilon, spec.delta, plain.rate, plain.steps, touched)
+    return CappedGradients(
+        purpose,
+        noise,
+        plain.clip,
+        plain.rate,
+        plain.steps,
+        phase=phase,
+        occurrences=spec.occurrences,
+        touched=touched,
+        delta=spec.delta,
+        edges=edges,
+    )
+
+
+def noise_covers_all(ledger: Ledger) -> bool:
+    """Whether all that left was computed from capped gradients, and no list was read otherwise."""
+    covered = {event.phase for event in ledger if isinstance(event, CappedGradients)}
+    read = any(isinstance(event, NeighbourSampling | FullNeighbours) for event in ledger)
+    left = {event.phase for event in ledger if isinstance(event, Message)}
+    return bool(covered) and not read and left <= covered
+
+
 def _sound(ledger: Ledger, edges: int) -> Guarantee:
     """What holds for one undirected edge.
 
     A mechanism that stands before everything else bounds all that follows, which is
-    post-processing. Without one every message may show any edge: lists are drawn again and
-    again, as often as a node occurs in batches, and that number has no bound.
+    post-processing. Noise on gradients bounds what was computed from these alone. Without either
+    every message may show any edge: lists are drawn again and again, as often as a node occurs in
+    batches, and that number has no bound.
     """
     if not any(isinstance(event, Message) for event in ledger):
         return Guarantee(0.0, 0.0, "holds")
-    flips = [event for event in ledger if isinstance(event, RandomisedResponse)]
+    flips = [e for e in ledger if isinstance(e, RandomisedResponse | SparseResponse)]
     if flips:  # drawn again, it costs again
-        return _judged(sum(event.epsilon for event in flips), 0.0, edges, sound=True)
+        return _judged(sum(map(flip_epsilon, flips)), 0.0, edges, sound=True)
     shots = [event for event in ledger if isinstance(event, OneShotSampling)]
     if shots:
         shown = 1 - math.prod(1 - event.edge_delta for event in shots)
         return _judged(0.0, shown, edges, sound=True)
+    if noise_covers_all(ledger):
+        capped = [event for event in ledger if isinstance(event, CappedGradients)]
+        spent = sum(event.delta for event in capped)
+        return _judged(sum(map(edge_level, capped)), spent, edges, sound=True)
     return NOTHING
+
+
+def flip_epsilon(event: RandomisedResponse | SparseResponse) -> float:
+    """ε of randomised response for one undirected edge."""
+    if isinstance(event, RandomisedResponse):
+        return event.epsilon
+    return response_epsilon(event.keep, event.create)
 
 
 def _judged(epsilon: float, delta: float, edges: int, *, sound: bool = False) -> Guarantee:

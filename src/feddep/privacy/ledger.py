@@ -98,11 +98,30 @@ class NoisedGradients:
         steps: how often.
     """
 
-    purpose: Literal["embeddings", "updates"]
+    purpose: Literal["embeddings", "classifier", "updates"]
     noise: float
     clip: float
     rate: float
     steps: int
+
+
+@dataclass(frozen=True)
+class CappedGradients(NoisedGradients):
+    """DP-SGD over lists in which a node occurs only so often, so that an edge has a price too.
+
+    Attributes:
+        phase: the conversation that these gradients are for.
+        occurrences: K, of a node in the lists of all but the outermost hop.
+        touched: k, examples that one undirected edge can change.
+        delta: δ that was chosen beforehand.
+        edges: of the client's graph.
+    """
+
+    phase: str
+    occurrences: int
+    touched: int
+    delta: float
+    edges: int
 
 
 @dataclass(frozen=True)
@@ -130,6 +149,7 @@ Event = (
     | RandomisedResponse
     | SparseResponse
     | NoisedGradients
+    | CappedGradients
     | Message
 )
 Ledger = Sequence[Event]
@@ -144,6 +164,7 @@ _KINDS: Mapping[str, type] = {
         RandomisedResponse,
         SparseResponse,
         NoisedGradients,
+        CappedGradients,
         Message,
     )
 }

@@ -1,7 +1,14 @@
 """What is promised, in words that a layman understands."""
 
-from feddep.privacy.accountant import Prices
-from feddep.privacy.ledger import Ledger, Message, OneShotSampling, RandomisedResponse
+from feddep.privacy.accountant import Guarantee, Prices, noise_covers_all
+from feddep.privacy.ledger import (
+    CappedGradients,
+    Ledger,
+    Message,
+    OneShotSampling,
+    RandomisedResponse,
+    SparseResponse,
+)
 
 _PUBLIC = "Which nodes there are, their features, their labels and the split count as public."
 
@@ -17,7 +24,7 @@ def statement(mechanism: str, prices: Prices, ledger: Ledger) -> str:
     names = sorted({event.name for event in ledger if isinstance(event, Message)})
     left = ", ".join(names) or "nothing"
     sound = prices.sound
-    flips = [event for event in ledger if isinstance(event, RandomisedResponse)]
+    flips = [e for e in ledger if isinstance(e, RandomisedResponse | SparseResponse)]
     if flips:
         return _randomised(sound.epsilon, flips[0], left)
     if any(isinstance(event, OneShotSampling) for event in ledger):
@@ -28,6 +35,8 @@ def statement(mechanism: str, prices: Prices, ledger: Ledger) -> str:
             + ("That is no privacy guarantee. " if sound.verdict == "none" else "")
             + _PUBLIC
         )
+    if noise_covers_all(ledger):
+        return _noised(prices.sound, ledger, left)
     reason = {
         "nfdp": "Neighbour lists were sampled, but over and over again: in the course of the run "
         "nearly every edge was used as it is",
@@ -41,16 +50,36 @@ def statement(mechanism: str, prices: Prices, ledger: Ledger) -> str:
     )
 
 
-def _randomised(epsilon: float | None, event: RandomisedResponse, left: str) -> str:
-    repeatable = (
-        " This was a simulation: the noise can be repeated by anybody who knows the seed."
-        if event.noise_from == "seed"
-        else ""
-    )
+_SIMULATED = " This was a simulation: the noise can be repeated by anybody who knows the seed."
+_TOO_LARGE = "No privacy guarantee is given: ε is too large to promise anything."
+
+
+def _randomised(
+    epsilon: float | None, event: RandomisedResponse | SparseResponse, left: str
+) -> str:
+    repeatable = _SIMULATED if event.noise_from == "seed" else ""
     if epsilon is None:
-        return f"No privacy guarantee is given: ε is too large to promise anything.{repeatable}"
+        return f"{_TOO_LARGE}{repeatable}"
+    done = (
+        "every pair of nodes was flipped at random"
+        if isinstance(event, RandomisedResponse)
+        else f"every edge stayed with probability {event.keep:.3g} and every other pair of nodes "
+        f"became an edge with probability {event.create:.3g}"
+    )
     return (
-        f"All that left a client ({left}) was computed from a graph in which every pair of nodes "
-        f"was flipped at random. Whether a given edge exists changes the odds of anything that an "
+        f"All that left a client ({left}) was computed from a graph in which {done}. "
+        f"Whether a given edge exists changes the odds of anything that an "
         f"observer sees by a factor of at most e^{epsilon:.3g}. {_PUBLIC}{repeatable}"
+    )
+
+
+def _noised(sound: Guarantee, ledger: Ledger, left: str) -> str:
+    if sound.epsilon is None:
+        return f"{_TOO_LARGE}{_SIMULATED}"
+    touched = max(event.touched for event in ledger if isinstance(event, CappedGradients))
+    return (
+        f"All that left a client ({left}) was computed from gradients with noise, of which a "
+        f"single edge can change {touched} at most, or without any edges. Whether a given edge "
+        "exists changes the odds of anything that an observer sees by a factor of at most "
+        f"e^{sound.epsilon:.3g}, but for a chance of {sound.delta:.3g}. {_PUBLIC}{_SIMULATED}"
     )

@@ -13,6 +13,7 @@ sweep in ``experiments/``, KIND one of
 or NAME is ``all`` for what several sweeps tell together,
 
 - ``claims``: the paper's, and what our runs say (:mod:`feddep.reports.verdicts`),
+- ``audits``: what attacks on the messages proved (:mod:`feddep.reports.audits`),
 - ``figures``: those of the README, which stand in ``docs/figures/``.
 
 ``make docs`` fills the places and draws the figures; a test fails when they no longer match.
@@ -25,6 +26,7 @@ from pathlib import Path
 from feddep.errors import InputError
 from feddep.experiments.records import write_atomically
 from feddep.reports.against_paper import paper_table
+from feddep.reports.audits import audits_table
 from feddep.reports.gains import gains
 from feddep.reports.pairs import pairs_table
 from feddep.reports.ranks import ranks
@@ -65,10 +67,14 @@ def _claims(sources: Sources) -> str:
     return f"{summary(found)}\n\n{titled(verdict_tables(found))}"
 
 
-OVERVIEWS: dict[str, Callable[[Sources], str]] = {"claims": _claims, "figures": figure_texts}
+OVERVIEWS: dict[str, Callable[[Library], str]] = {
+    "claims": _claims,
+    "figures": figure_texts,
+    "audits": lambda library: audits_table(library.audits),
+}
 
 
-def filled(text: str, sources: Sources) -> str:
+def filled(text: str, sources: Library) -> str:
     """The text with every marked place filled from the records."""
 
     def fill(match: re.Match[str]) -> str:

@@ -71,6 +71,12 @@ class Library(Mapping[str, Source]):
     def __len__(self) -> int:
         return len(self._names)
 
+    @property
+    def audits(self) -> list[dict[str, Any]]:
+        """What the stored audits found, in the order of their files' names."""
+        files = sorted((self._experiments / "audits").glob("*.json"))
+        return [json.loads(file.read_text()) for file in files]
+
 
 def _source(experiments: Path, name: str, *, quick: bool) -> Source:
     sweep = Sweep.read(experiments / f"{name}.toml", quick=quick)

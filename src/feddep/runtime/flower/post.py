@@ -33,8 +33,8 @@ class FlowerPost:
         """Pushes all letters and pulls until all are answered or the time is up.
 
         A letter that was delivered before and is delivered again may be answered twice; the first
-        answer counts. An answer that a node could not give comes from the link, not from the node:
-        so answers are matched by the message that they reply to.
+        answer counts that is not lost. An answer that a node could not give comes from the link,
+        not from the node: so answers are matched by the message that they reply to.
         """
         until = time.monotonic() + seconds
         messages = [
@@ -61,8 +61,9 @@ class FlowerPost:
         for message in self._grid.pull_messages(waiting) if waiting else ():
             node, _ = self._pushed.pop(message.metadata.reply_to_message_id, (None, {}))
             if node is not None:
-                answers[node] = _answer(message)
                 came = True
+                if not isinstance(answers.get(node), Letter):
+                    answers[node] = _answer(message)
         return came
 
 

@@ -1,0 +1,134 @@
+"""DP-SGD at a silo: with how much noise, on which lists, and for F so that all it sends is noised.
+
+Only with a cap on occurrences (``privacy.occurrences``) does the noise cover an edge; the proof is
+in ``docs/privacy.md``. What a client sends besides F's weights are scores and a loss. These are
+computed without any edges, from weights that were shown anyway and nodes that count as public.
+"""
+
+import hashlib
+import math
+
+import numpy as np
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from feddep.errors import InputError
+from feddep.graph.graph import Graph, Part
+from feddep.graph.sampling import Lists
+from feddep.learning.dp_sgd import dp_sgd
+from feddep.learning.evaluation import predict
+from feddep.learning.recipe import Recipe, Silo
+from feddep.models.dropout import DropoutStream
+from feddep.models.sage import FusedSage
+from feddep.models.sgd import SageSgd
+from feddep.models.weights import Weights, from_arrays, to_arrays
+from feddep.privacy.accountant import capped_event, dp_sgd_event
+from feddep.privacy.ledger import CappedGradients, NoisedGradients
+from feddep.privacy.occurrences import capped_lists
+from feddep.seeding import Seeds
+
+
+def embedding_gradients(recipe: Recipe, graph: Graph) -> NoisedGradients:
+    """DP-SGD on a silo's local GNN, as the recipe asks for it."""
+    examples, batch = len(graph.members(Part.TRAIN)), recipe.training.batch_size
+    if not recipe.privacy.edges_capped:
+        return dp_sgd_event(recipe.privacy, examples, batch, recipe.embedding.epochs)
+    return capped_event(
+        recipe.privacy,
+        purpose="embeddings",
+        phase="local_gnn",
+        examples=examples,
+        batch=batch,
+        epochs=recipe.embedding.epochs,
+        hops=recipe.embedding.depth,
+        edges=graph.edges,
+    )
+
+
+def classifier_gradients(recipe: Recipe, graph: Graph, phase: str = "averaging") -> CappedGradients:
+    """DP-SGD on F in all rounds of averaging, as the recipe asks for it."""
+    training = recipe.training
+    return capped_event(
+        recipe.privacy,
+        purpose="classifier",
+        phase=phase,
+        examples=len(graph.members(Part.TRAIN)),
+        batch=training.batch_size,
+        epochs=training.rounds * training.local_epochs,
+        hops=recipe.model.layers,
+        edges=graph.edges,
+    )
+
+
+def inner_lists(silo: Silo) -> Lists | None:
+    """The lists of all but the outermost hop, the same in every round; None without a cap."""
+    spec = silo.recipe.privacy
+    if not spec.edges_capped:
+        return None
+    priority = silo.seeds.stream("occurrences").random(len(silo.graph.indices))
+    return capped_lists(silo.graph, spec.occurrences, priority)
+
+
+def without_edges(graph: Graph) -> Graph:
+    """The nodes alone, which count as public."""
+    return graph.with_edges([])
+
+
+def train_privately(
+    model: FusedSage, silo: Silo, seeds: Seeds, embeddings: Tensor | None = None
+) -> float:
+    """Trains ``model`` in place for one round of DP-SGD; see :class:`~.trainer.Trainer`.
+
+    Returns:
+        The loss before the round, over the training nodes without any edges.
+    """
+    recipe, graph = silo.recipe, silo.graph
+    training, nodes = recipe.training, graph.members(Part.TRAIN)
+    if embeddings is not None:
+        raise InputError("DP-SGD does not cover embeddings of missing neighbours")
+    if not len(nodes):
+        return 0.0
+    logits = predict(model, without_edges(graph), silo.table)[nodes]
+    loss = cross_entropy(logits, silo.labels[nodes]).item()
+    if not math.isfinite(loss):
+        raise InputError(
+            f"training diverged at client {silo.client}: its loss is no longer a number; lower "
+            f"training.learning_rate (it is {training.learning_rate}) or privacy.noise"
+        )
+    weights = to_arrays(model)
+    local = recipe.classifier(weights)  # gradients by hand need the CPU
+    event = classifier_gradients(recipe, graph)
+    dp_sgd(
+        SageSgd(
+            local,
+            graph.features,
+            graph.labels,
+            rate=training.learning_rate,
+            decay=0.0,
+            dropout=DropoutStream(0.0, 0),
+        ),
+        graph,
+        layers=recipe.model.layers,
+        batch_size=min(training.batch_size, len(nodes)),
+        epochs=training.local_epochs,
+        rate=training.learning_rate,
+        noise=event.noise,
+        clip=event.clip,
+        rng=seeds.stream("dp-sgd", _question(silo, weights)),
+        inner=inner_lists(silo),
+        decay=training.weight_decay,
+    )
+    from_arrays(model, to_arrays(local))
+    return loss
+
+
+def _question(silo: Silo, weights: Weights) -> str:
+    """A name for what is answered with noise: settings, weights and edges.
+
+    Another question gets other noise. Noise that two answers share can be subtracted, and a silo
+    with a secret of its own has the same secret in every run.
+    """
+    digest = hashlib.sha256(repr(silo.recipe).encode())
+    for array in (*weights.values(), silo.graph.indptr, silo.graph.indices):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,486 @@
+"""A silo at work: what it answers, refuses, remembers, counts and writes down."""
+
+import json
+import os
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from correspondence import Correspondent, agree, agreement_on, first_classifier, request
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load_file
+
+from feddep.deployment.agreement import Agreement
+from feddep.deployment.consent import Consent
+from feddep.deployment.memory import KEPT_ANSWERS
+from feddep.deployment.outbox import Outbox, sent, verify
+from feddep.deployment.request_log import place_of
+from feddep.deployment.station import Station
+from feddep.errors import RuntimeFailureError
+from feddep.federation.node import Node
+from feddep.runtime.letter import Letter
+
+CONSENT = Consent(
+    methods={"fedavg"},
+    messages={"classifier"},
+    rounds=3,
+    smallest_cluster=5,
+    highest_epsilon="unbounded",
+)
+
+
+@pytest.fixture
+def graph(small_shards):
+    return small_shards[0]
+
+
+@pytest.fixture
+def agreement(graph) -> Agreement:
+    return agreement_on(graph)
+
+
+@pytest.fixture
+def silo(graph, tmp_path) -> Correspondent:
+    station = Station(
+        "bank-a",
+        lambda: graph,
+        consent=CONSENT,
+        outbox=Outbox(tmp_path / "ledger.jsonl"),
+        secret=7,
+        results=tmp_path / "results",
+    )
+    return Correspondent(station)
+
+
+@pytest.fixture
+def handled(monkeypatch) -> list[int]:
+    """The rounds that were worked out."""
+    rounds: list[int] = []
+    handle = Node.handle
+
+    def noting(self, request, state):
+        rounds.append(request.round)
+        return handle(self, request, state)
+
+    monkeypatch.setattr(Node, "handle", noting)
+    return rounds
+
+
+def changed(silo: Correspondent, **fields) -> Correspondent:
+    return Correspondent(replace(silo.station, **fields))
+
+
+def lines(silo: Correspondent) -> list[dict]:
+    path = silo.station.outbox.path
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def same(one: Letter, other: Letter) -> bool:
+    return one.header == other.header and all(
+        np.array_equal(one.arrays[name], other.arrays[name], equal_nan=True)
+        for name in one.arrays.keys() | other.arrays.keys()
+    )
+
+
+def refused(answer: Letter) -> str:
+    assert set(answer.header) == {"refused"}
+    assert not answer.arrays
+    return answer.header["refused"]
+
+
+def test_hello_says_who_and_how_much_but_nothing_of_the_graph(silo, graph):
+    said = silo(Letter({"kind": "hello", "protocol": 1})).header
+    assert said.pop("version")
+    assert said == {
+        "name": "bank-a",
+        "client": None,
+        "nodes": graph.nodes,
+        "features": graph.feature_count,
+        "classes": graph.classes,
+    }
+
+
+@pytest.mark.parametrize("kind", [None, "", "train", 3, ["agree"], {"agree": 1}])
+def test_an_unknown_kind_is_refused(silo, kind):
+    assert "expected a letter about agree, request, close" in refused(silo(Letter({"kind": kind})))
+
+
+@pytest.mark.parametrize("run", [None, "", "../other", "a/b", "x" * 65, ["run"]])
+def test_a_run_without_a_proper_name_is_refused(silo, agreement, run):
+    assert "a letter needs a run" in refused(silo(request(agreement, run=run)))
+    assert silo.runs == {}
+
+
+class TestAgreeing:
+    def test_the_silo_says_what_it_promises_and_remembers_the_run(self, silo, agreement):
+        answer = silo(agree(agreement))
+        assert answer.header == {"sound": {"epsilon": None, "delta": 1.0, "verdict": "none"}}
+        known = json.loads(silo.runs["run"]["agreement.json"])
+        assert known["client"] == 0
+        assert Agreement.from_plain(known) == agreement
+
+    def test_what_goes_beyond_the_consent_is_refused_and_not_remembered(self, silo, graph):
+        said = refused(silo(agree(agreement_on(graph, **{"training.rounds": 4}))))
+        assert "training takes 4 rounds, allowed: at most 3" in said
+        assert silo.runs["run"] == {}
+
+    def test_a_method_is_refused_before_its_module_is_imported(
+        self, silo, agreement, tmp_path, monkeypatch
+    ):
+        (tmp_path / "somebodys_method.py").write_text("raise SystemExit('it was imported')\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        spec = agreement.spec.to_toml().replace('"fedavg"', '"somebodys_method:METHOD"')
+        said = refused(silo(agree(agreement, spec=spec)))
+        assert "the method is somebodys_method:METHOD, allowed: fedavg" in said
+        assert "somebodys_method" not in sys.modules
+
+    @pytest.mark.parametrize("wrong", [{"features": 1}, {"classes": 1}])
+    def test_other_columns_or_too_few_classes_are_refused(self, silo, agreement, wrong):
+        assert "bank-a has" in refused(silo(agree(agreement, **wrong)))
+
+    @pytest.mark.parametrize("client", [None, -1, "0", 1.5, True])
+    def test_a_number_that_is_none_is_refused(self, silo, agreement, client):
+        assert "a letter needs a client" in refused(silo(agree(agreement, client=client)))
+
+    @pytest.mark.parametrize("features", [None, "x", float("inf"), float("nan"), [1], {}])
+    def test_sizes_that_are_none_are_refused(self, silo, agreement, features):
+        said = refused(silo(agree(agreement, features=features)))
+        assert "expected an agreement" in said
+
+    def test_without_a_secret_of_its_own_the_silo_promises_nothing(self, silo, graph):
+        noised = agreement_on(
+            graph,
+            **{
+                "privacy.mechanism": "randomised-response",
+                "privacy.epsilon": 2.0,
+            },
+        )
+        promised = silo(agree(noised)).header["sound"]
+        assert promised["verdict"] == "holds"
+        assert promised["epsilon"] <= 2.0
+        seen_through = changed(silo, secret=None)(agree(noised)).header["sound"]
+        assert seen_through == {"epsilon": None, "delta": 1.0, "verdict": "none"}
+
+    def test_a_bound_on_epsilon_needs_a_secret(self, silo, graph):
+        noised = agreement_on(
+            graph, **{"privacy.mechanism": "randomised-response", "privacy.epsilon": 2.0}
+        )
+        strict = CONSENT.model_copy(update={"highest_epsilon": 3.0})
+        assert "sound" in changed(silo, consent=strict)(agree(noised)).header
+        seen_through = changed(silo, consent=strict, secret=None)
+        assert "highest_epsilon" in refused(seen_through(agree(noised)))
+
+
+class TestAnswering:
+    def test_without_an_agreement_the_silo_asks_for_one(self, silo, agreement, handled):
+        assert silo(request(agreement)).header == {"sync": None}
+        assert handled == []
+
+    def test_who_missed_something_says_where_it_is(self, silo, agreement, handled):
+        silo(agree(agreement))
+        assert silo(request(agreement, 1)).header == {"sync": None}
+        silo(request(agreement, 0))
+        assert silo(request(agreement, 2)).header == {"sync": place_of(0, 0, 0)}
+        assert handled == [0]
+
+    def test_another_client_s_letter_is_refused(self, silo, agreement):
+        silo(agree(agreement))
+        said = refused(silo(request(agreement, client=1)))
+        assert said == "this silo is client 0 of the run (got 1)"
+
+    def test_the_answer_is_a_reply(self, silo, agreement):
+        silo(agree(agreement))
+        answer = silo(request(agreement))
+        assert answer.header["client"] == 0
+        assert answer.header["metrics"]["training_nodes"] > 0
+        assert answer.arrays.keys() == first_classifier(agreement).keys()
+
+    def test_the_same_letter_gets_the_same_answer_without_work(self, silo, agreement, handled):
+        silo(agree(agreement))
+        first = silo(request(agreement))
+        assert same(silo(request(agreement)), first)
+        silo(request(agreement, 1))
+        assert same(silo(request(agreement)), first), "even from further on"
+        assert handled == [0, 1]
+
+    def test_other_words_at_the_same_place_are_one_more_answer(self, silo, agreement, handled):
+        silo(agree(agreement))
+        first = silo(request(agreement))
+        other = request(agreement)
+        doubled = {name: 2 * array for name, array in other.arrays.items()}
+        answer = silo(replace(other, arrays=doubled))
+        assert not same(answer, first)
+        assert handled == [0, 0]
+        assert counts(silo) == {"classifier": 2, "numbers/averaging": 2}
+
+    def test_only_so_many_answers_are_kept(self, silo, agreement):
+        free = changed(silo, consent=None)
+        free(agree(agreement))
+        for number in range(KEPT_ANSWERS + 1):
+            free(request(agreement, number))
+        kept = [name for name in free.runs["run"] if name.endswith(".answer")]
+        assert len(kept) == KEPT_ANSWERS
+        assert free(request(agreement)).header == {"sync": place_of(0, KEPT_ANSWERS, 0)}
+
+    def test_what_does_not_pass_inspection_is_refused_and_changes_nothing(self, silo, agreement):
+        silo(agree(agreement))
+        before = dict(silo.runs["run"])
+        wrong = request(agreement)
+        poisoned = {name: np.full_like(array, np.nan) for name, array in wrong.arrays.items()}
+        assert "not finite" in refused(silo(replace(wrong, arrays=poisoned)))
+        assert "phase" in refused(silo(request(agreement, phase="peer_search")))
+        assert silo.runs["run"] == before
+
+    def test_what_fails_inside_is_refused_by_its_kind_only(self, silo, agreement, monkeypatch):
+        def broken(self, request, state):
+            raise KeyError("a secret number: 4711")
+
+        silo(agree(agreement))
+        monkeypatch.setattr(Node, "handle", broken)
+        assert refused(silo(request(agreement))) == "cannot answer: KeyError"
+
+    def test_the_secret_is_the_root_of_all_draws(self, silo, agreement):
+        drawn = []
+        for secret in (7, 7, 8, None):
+            own = changed(silo, secret=secret, outbox=None)
+            own(agree(agreement))
+            drawn.append(own(request(agreement)))
+        assert same(drawn[0], drawn[1])
+        assert not same(drawn[0], drawn[2])
+        assert not same(drawn[0], drawn[3])
+
+    def test_killed_between_answer_and_state_it_answers_again(self, silo, agreement):
+        silo(agree(agreement))
+        silo(request(agreement))
+        state = silo.runs["run"]["state.bin"]
+        silo(request(agreement, 1))
+        after = dict(silo.runs["run"])
+        silo.runs["run"]["state.bin"] = state  # the answer was kept, the state after it was not
+        silo(request(agreement, 1))
+        assert silo.runs["run"] == after
+        assert silo(request(agreement, 2)).arrays
+
+
+def counts(silo: Correspondent) -> dict[str, int]:
+    """What the silo's memory counts as sent."""
+    from feddep.deployment.memory import Carried, RunMemory
+
+    return RunMemory(Carried(silo.runs["run"])).recall()[2]
+
+
+class TestConsentAtEveryReply:
+    @pytest.fixture
+    def strict(self, silo) -> Correspondent:
+        """Weights may leave twice."""
+        return changed(silo, consent=CONSENT.model_copy(update={"releases": 2}))
+
+    def test_what_left_too_often_stays(self, strict, agreement):
+        strict(agree(agreement))
+        assert strict(request(agreement, 0)).arrays
+        assert strict(request(agreement, 1)).arrays
+        before = dict(strict.runs["run"])
+        said = refused(strict(request(agreement, 2)))
+        assert "classifier would leave once more, after 2 times in this run" in said
+        assert strict.runs["run"] == before
+        assert len(lines(strict)) == 2
+
+    def test_other_words_do_not_help(self, strict, agreement):
+        strict(agree(agreement))
+        answers = [strict(request(agreement, 0, note=number)) for number in range(3)]
+        assert ["refused" in answer.header for answer in answers] == [False, False, True]
+
+    def test_a_new_memory_does_not_help(self, strict, agreement):
+        strict(agree(agreement))
+        for number in range(2):
+            strict(request(agreement, number))
+        strict.runs.clear()
+        strict(agree(agreement))
+        assert "once more" in refused(strict(request(agreement)))
+
+    def test_another_agreement_does_not_help(self, strict, agreement):
+        strict(agree(agreement))
+        for number in range(2):
+            strict(request(agreement, number))
+        strict(agree(agreement))
+        assert "once more" in refused(strict(request(agreement, 2)))
+
+    def test_closing_does_not_help(self, strict, agreement):
+        strict(agree(agreement))
+        for number in range(2):
+            strict(request(agreement, number))
+        strict(Letter({"kind": "close", "run": "run"}))
+        strict(agree(agreement))
+        assert "once more" in refused(strict(request(agreement)))
+
+
+class TestSilence:
+    def test_nothing_leaves_and_nothing_is_written_down(self, silo, agreement):
+        silo(agree(agreement))
+        answer = silo(request(agreement, silent=True))
+        assert answer.header == {"done": place_of(0, 0, 0)}
+        assert not answer.arrays
+        assert lines(silo) == []
+        assert counts(silo) == {}
+
+    def test_it_leads_to_the_same_state(self, silo, agreement):
+        aloud = changed(silo, outbox=None)
+        answers = []
+        for own, silent in ((silo, True), (aloud, False)):
+            own(agree(agreement))
+            own(request(agreement, 0, silent=silent))
+            answers.append(own(request(agreement, 1)))
+        assert same(*answers)
+
+    @pytest.mark.parametrize("silent", [True, 1, "yes", [0]])
+    def test_whatever_stands_for_silence(self, silo, agreement, silent):
+        silo(agree(agreement))
+        assert not silo(request(agreement, silent=silent)).arrays
+
+    def test_what_was_worked_out_in_silence_counts_when_it_leaves(self, silo, agreement):
+        strict = changed(silo, consent=CONSENT.model_copy(update={"releases": 1}))
+        strict(agree(agreement))
+        strict(request(agreement, 0, silent=True))
+        assert strict(request(agreement, 0)).arrays
+        assert counts(strict) == {"classifier": 1, "numbers/averaging": 1}
+        strict(request(agreement, 1, silent=True))
+        assert "once more" in refused(strict(request(agreement, 1)))
+
+    def test_a_silo_that_is_told_again_may_still_send_all_that_it_may(self, silo, agreement):
+        """After round 1 of 3 the memory is lost; with the last scores, 4 answers leave."""
+        silo(agree(agreement))
+        for number in range(2):
+            silo(request(agreement, number))
+        silo.runs.clear()
+        silo(agree(agreement))
+        for number in range(2):
+            assert "done" in silo(request(agreement, number, silent=True)).header
+        assert silo(request(agreement, 2)).arrays
+        assert silo(request(agreement, 3, step="score")).header["metrics"]
+
+
+class TestLedger:
+    def test_what_leaves_stands_there_with_its_hash(self, silo, agreement):
+        import hashlib
+
+        silo(agree(agreement))
+        answer = silo(request(agreement))
+        (line,) = lines(silo)
+        assert (line["run"], line["phase"], line["step"], line["round"]) == (
+            "run",
+            "averaging",
+            "train",
+            0,
+        )
+        hashes = {name: entry["sha256"] for name, entry in line["names"].items()}
+        assert hashes == {
+            name: hashlib.sha256(array.tobytes()).hexdigest()
+            for name, array in answer.arrays.items()
+        }
+        assert line["numbers"] == answer.header["metrics"]
+
+    def test_what_leaves_twice_stands_there_twice(self, silo, agreement):
+        silo(agree(agreement))
+        for _ in range(2):
+            silo(request(agreement))
+        path = silo.station.outbox.path
+        assert verify(path).lines == 2
+        assert sent(path, "run")["classifier"] == 2
+
+    def test_nothing_leaves_that_cannot_be_written_down(self, silo, agreement, monkeypatch):
+        def full(self, **line):
+            raise RuntimeFailureError("cannot write the ledger: no space left")
+
+        silo(agree(agreement))
+        monkeypatch.setattr(Outbox, "append", full)
+        assert "no space left" in refused(silo(request(agreement)))
+        assert "no space left" in refused(silo(request(agreement)))
+
+
+class TestClosing:
+    def test_the_silo_keeps_the_result_and_forgets_the_run(self, silo, agreement, tmp_path):
+        silo(agree(agreement))
+        silo(request(agreement))
+        result = first_classifier(agreement)
+        close = Letter({"kind": "close", "run": "run", "scores": {"test": 0.5}}, result)
+        assert silo(close).header == {"done": True}
+        own = tmp_path / "results" / "run"
+        assert own.stat().st_mode & 0o777 == 0o700
+        model = load_file(own / "model.safetensors")
+        assert all(np.array_equal(result[f"classifier/{name}"], a) for name, a in model.items())
+        assert (own / "spec.toml").read_text() == agreement.spec.to_toml()
+        kept = json.loads((own / "silo.json").read_text())
+        assert kept["scores"] == {"test": 0.5}
+        assert kept["privacy"]["sound"]["verdict"] == "none"
+        assert silo.runs["run"] == {}
+        assert silo(close).header == {"done": True}, "again"
+
+    def test_a_result_that_is_none_is_refused(self, silo, agreement, tmp_path):
+        silo(agree(agreement))
+        poisoned = {n: np.full_like(a, np.inf) for n, a in first_classifier(agreement).items()}
+        assert "not finite" in refused(silo(Letter({"kind": "close", "run": "run"}, poisoned)))
+        other = {"classifier/bias": np.zeros(99, np.float32)}
+        assert "shape" in refused(silo(Letter({"kind": "close", "run": "run"}, other)))
+        assert not (tmp_path / "results").exists()
+
+    def test_a_run_that_nobody_knows_leaves_nothing(self, silo, tmp_path):
+        assert silo(Letter({"kind": "close", "run": "another"})).header == {"done": True}
+        assert not (tmp_path / "results").exists()
+
+    def test_a_simulated_silo_keeps_no_result(self, silo, agreement):
+        own = changed(silo, results=None)
+        own(agree(agreement))
+        assert own(Letter({"kind": "close", "run": "run"})).header == {"done": True}
+        assert own.runs["run"] == {}
+
+
+def test_a_full_disk_is_no_reason_to_die(silo, agreement):
+    class Full(dict):
+        def __setitem__(self, name, data):
+            raise OSError(28, os.strerror(28))
+
+    silo.runs["run"] = Full()
+    assert refused(silo(agree(agreement))) == "cannot answer: OSError"
+
+
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 99) | st.floats() | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=9), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+KEYS = "client place previous phase step round silent spec features classes nodes scores".split()
+
+
+def test_no_header_ends_the_silo(graph, agreement):
+    """Some of an honest letter's words are replaced by anything."""
+    station = Station("bank-a", lambda: graph, consent=CONSENT)
+    silo = Correspondent(station)
+    silo(agree(agreement))
+    honest = {**agree(agreement).header, **request(agreement).header}
+
+    @settings(max_examples=100)
+    @given(
+        st.sampled_from(["agree", "request", "close", "hello"]) | plain,
+        st.dictionaries(st.sampled_from([*KEYS, "run"]), plain, max_size=3),
+    )
+    def check(kind, changes):
+        own = Correspondent(station, {"run": dict(silo.runs["run"])})
+        answer = own(Letter({**honest, "kind": kind, **changes}))
+        json.dumps(answer.header)
+        assert not answer.arrays, "without arrays nobody can ask for any"
+
+    check()
+
+
+def test_nor_does_one_without_any_sense(graph):
+    silo = Correspondent(Station("bank-a", lambda: graph, consent=CONSENT))
+
+    @settings(max_examples=100)
+    @given(st.dictionaries(st.sampled_from(["kind", "run", *KEYS]) | st.text(), plain, max_size=5))
+    def check(header):
+        assert not silo(Letter(header)).arrays
+
+    check()

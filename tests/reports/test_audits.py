@@ -1,0 +1,41 @@
+"""The table of stored audits."""
+
+import json
+
+from feddep.reports.audits import audits_table
+from feddep.reports.source import Library
+
+FOUND = {
+    "title": "fedavg on cora, none, 1 runs",
+    "planted_leak": True,
+    "claim": {"epsilon": None},
+    "attacks": {
+        "sums": {
+            "right": 9,
+            "guesses": 10,
+            "bound": 1.234,
+            "p_claim": None,
+            "auc": 0.9999,
+            "true_positives_at_1_percent": 1.0,
+        }
+    },
+}
+
+
+def test_one_row_for_each_attack():
+    text = audits_table([FOUND])
+    assert (
+        "| fedavg on cora, none, 1 runs, planted leak | sums | 9/10 | 1.23 | none | – | 1.000 "
+        "| 1.000 |" in text
+    )
+
+
+def test_without_audits_it_says_so():
+    assert audits_table([]) == "No audit is stored yet.\n"
+
+
+def test_audits_are_read_in_the_order_of_their_names(tmp_path):
+    (tmp_path / "audits").mkdir()
+    for name in ("b", "a"):
+        (tmp_path / "audits" / f"{name}.json").write_text(json.dumps({"title": name}))
+    assert [found["title"] for found in Library(tmp_path).audits] == ["a", "b"]
