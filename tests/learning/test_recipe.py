@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from feddep.errors import InputError
-from feddep.learning.recipe import Silo
+from feddep.learning.recipe import Recipe, Secret, Silo, open_silo
 from feddep.models.weights import to_arrays
+from feddep.privacy.spec import PrivacySpec
 
 CPU = torch.device("cpu")
 
@@ -76,3 +77,31 @@ def test_labels_and_features_are_those_of_the_graph(silos):
     identity = torch.eye(60)
     rows = silo.table.times(np.arange(silo.graph.nodes), identity)
     assert np.array_equal(rows, silo.graph.features.toarray())
+
+
+def noisy_silo(graph, secret, epsilon=1.0):
+    recipe = Recipe(
+        features=graph.feature_count,
+        classes=graph.classes,
+        privacy=PrivacySpec(mechanism="randomised-response", epsilon=epsilon),
+    )
+    return open_silo(0, graph, recipe, torch.device("cpu"), secret)
+
+
+def test_a_secret_perturbs_the_same_graph_alike_in_every_run_and_draws_all_else_anew(small_graph):
+    one, other = (noisy_silo(small_graph, Secret(7, run)) for run in ("first", "second"))
+    assert np.array_equal(one.graph.indices, other.graph.indices)
+    assert one.seeds.integer("x") != other.seeds.integer("x")
+
+
+def test_another_secret_epsilon_or_graph_has_noise_of_its_own(small_graph):
+    secret = Secret(7, "run")
+    recipe = noisy_silo(small_graph, secret).recipe
+    fewer = small_graph.subgraph(np.arange(small_graph.nodes - 1))
+    draws = {
+        secret.for_graph(small_graph, recipe).random(),
+        Secret(8, "run").for_graph(small_graph, recipe).random(),
+        secret.for_graph(fewer, recipe).random(),
+        secret.for_graph(small_graph, noisy_silo(small_graph, secret, 2.0).recipe).random(),
+    }
+    assert len(draws) == 4

@@ -7,7 +7,7 @@ killed begins its round again: whoever answered already gives the same answer.
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,13 @@ class Patience:
     grace: float = 600.0
     wait: float = 3600.0
     resend: float = 300.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.quorum <= 1:
+            raise InputError(f"quorum: expected a share above 0, up to 1 (got {self.quorum:g})")
+        for name in ("grace", "wait", "resend"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name}: expected seconds above 0 (got {getattr(self, name):g})")
 
 
 @dataclass(frozen=True)
@@ -152,8 +159,8 @@ class Convener:
                 log.warning("client %d: %s", client, answer.reason)
                 again = True
             elif answer is not None and "sync" in answer.header:
-                last = answer.header["sync"]
-                self._bring_up_to_date(client, last if isinstance(last, str) else None, place)
+                if not self._brought_up_to_date(request, answer.header["sync"], place, seconds):
+                    del waiting[client]
             elif answer is not None:
                 del waiting[client]
                 self._take(request, answer, replies)
@@ -184,20 +191,43 @@ class Convener:
             reply = reply_of(answer)
             inspect_reply(reply, request, self._expected)
         except FeddepError as error:
-            offence = Offence(request.client, request.phase, request.round, str(error))
-            self.offences.append(offence)
-            log.warning("client %d is left out of this step: %s", request.client, error)
+            self._leave_out(request, str(error))
             return
         replies[request.client] = reply
 
-    def _bring_up_to_date(self, client: int, last: str | None, place: str) -> None:
-        """Tells a silo what it missed or lost; what it answers to that stays with it."""
-        log.warning("client %d comes back: it is told what it missed", client)
+    def _leave_out(self, request: Request, reason: str) -> None:
+        self.offences.append(Offence(request.client, request.phase, request.round, reason))
+        log.warning("client %d is left out of this step: %s", request.client, reason)
+
+    def _brought_up_to_date(
+        self, request: Request, last: object, place: str, seconds: float
+    ) -> bool:
+        """Tells a silo what it missed or lost; what it answers to that stays with it.
+
+        A silo that does not answer in time will say again where it is. False if it refuses, and
+        so is left out.
+        """
+        log.warning("client %d comes back: it is told what it missed", request.client)
+        until = time.monotonic() + seconds
+        silo = self._silos[request.client]
+        for letter in self._missed(request.client, last if isinstance(last, str) else None, place):
+            left = until - time.monotonic()
+            answer = self._post.deliver({silo: letter}, left).get(silo) if left > 0 else None
+            if not isinstance(answer, Letter):
+                return True
+            if "refused" in answer.header:
+                self._leave_out(request, f"the silo refuses: {answer.header['refused']}")
+                return False
+        return True
+
+    def _missed(self, client: int, last: str | None, place: str) -> Iterator[Letter]:
         if last is None:
-            self.agree([client])
+            yield self._about_the_run(client)
         for earlier, previous, request in self._log.between(last, place, client):
-            letter = self._letter(earlier, previous, request, silent=True)
-            self._all_of({client: letter})
+            yield self._letter(earlier, previous, request, silent=True)
+
+    def _about_the_run(self, client: int) -> Letter:
+        return Letter({"kind": "agree", "client": client, **self._agreement})
 
     def agree(self, clients: Sequence[int]) -> dict[int, Mapping[str, Any]]:
         """Tells silos about the run; what each says about its privacy.
@@ -206,10 +236,7 @@ class Convener:
             InputError: a silo refuses; it says why.
             InterruptedRunError: one does not answer.
         """
-        letters = {
-            client: Letter({"kind": "agree", "client": client, **self._agreement})
-            for client in clients
-        }
+        letters = {client: self._about_the_run(client) for client in clients}
         found = {}
         for client, answer in self._all_of(letters).items():
             if "refused" in answer.header:
@@ -241,10 +268,8 @@ class Convener:
         return found
 
     def _go_on_without(self, waiting: Mapping[int, Request]) -> None:
-        for client, request in waiting.items():
-            reason = f"no answer within {self._patience.grace:g} s"
-            self.offences.append(Offence(client, request.phase, request.round, reason))
-            log.warning("client %d is left out of this step: %s", client, reason)
+        for request in waiting.values():
+            self._leave_out(request, f"no answer within {self._patience.grace:g} s")
 
     def _too_few(self, present: int, waiting: Mapping[int, Request]) -> InterruptedRunError:
         missing = ", ".join(str(client) for client in waiting)

@@ -1,6 +1,7 @@
 """The story of a run between real silos, told by the server, which has no data of its own."""
 
 import json
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import Any
 
 from feddep.algorithms import find_method
 from feddep.deployment.agreement import LARGEST_NORM, Agreement, check_federated
+from feddep.deployment.config import silo_name
 from feddep.deployment.convener import Convener, Patience, meet
 from feddep.errors import InputError
 from feddep.experiments.folder import RunFolder
@@ -18,6 +20,9 @@ from feddep.experiments.records import Record, make_record, write_atomically
 from feddep.federation.messages import State, grouped
 from feddep.runtime.letter import Post
 from feddep.scenario.spec import RunSpec
+
+RUN_NAME = "federation.json"
+"""The file with the name by which the silos know a run."""
 
 Introductions = Mapping[int, Mapping[str, Any]]
 """What the silos said about themselves, by address."""
@@ -61,6 +66,12 @@ def federate(
     patience = patience or Patience()
     met = meet(post, spec.partition.clients, patience)
     silos = in_order(met)
+    if len(silos) > spec.partition.clients:
+        names = ", ".join(sorted(str(own["name"]) for own in met.values()))
+        raise InputError(
+            f"{len(silos)} silos are connected ({names}), the spec is for "
+            f"{spec.partition.clients}; set partition.clients, or stop the others"
+        )
     agreement = _agreement(_run_name(folder.path, spec), spec, [met[silo] for silo in silos])
     convener = Convener(
         post,
@@ -72,7 +83,7 @@ def federate(
         folder.path / "requests",
         patience,
     )
-    promised = convener.agree(range(len(silos)))
+    promised = [_promise(own) for own in convener.agree(range(len(silos))).values()]
     journal = follow(
         method,
         agreement.recipe,
@@ -94,9 +105,9 @@ def in_order(met: Introductions) -> list[int]:
     """The silos' addresses as clients 0, 1, …: by the numbers of their data, else by name.
 
     Raises:
-        InputError: two silos have the same name, or not all have a number or none.
+        InputError: a silo has no name or that of another, or not all have a number or none.
     """
-    names = [str(own.get("name")) for own in met.values()]
+    names = [_name(own) for own in met.values()]
     if len(set(names)) < len(names):
         raise InputError(f"every silo needs a name of its own (got {', '.join(sorted(names))})")
     numbers = [own.get("client") for own in met.values()]
@@ -110,13 +121,23 @@ def in_order(met: Introductions) -> list[int]:
     return sorted(met, key=lambda address: int(met[address]["client"]))
 
 
+def _name(own: Mapping[str, Any]) -> str:
+    """How a silo calls itself; it may say anything."""
+    if "refused" in own:
+        raise InputError(f"a silo cannot take part: {own['refused']}")
+    try:
+        return silo_name(own["name"])
+    except (LookupError, TypeError, ValueError) as error:
+        raise InputError(f"a silo introduces itself wrongly ({error!r})") from None
+
+
 def _agreement(run: str, spec: RunSpec, silos: list[Mapping[str, Any]]) -> Agreement:
     """What can be agreed on: all silos must have the same feature columns."""
     try:
         features = {str(own["name"]): int(own["features"]) for own in silos}
         classes = max(int(own["classes"]) for own in silos)
         nodes = sum(int(own["nodes"]) for own in silos)
-    except (LookupError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise InputError(f"a silo introduces itself wrongly ({error!r})") from None
     if len(set(features.values())) > 1:
         counts = ", ".join(f"{name} has {count}" for name, count in features.items())
@@ -124,12 +145,24 @@ def _agreement(run: str, spec: RunSpec, silos: list[Mapping[str, Any]]) -> Agree
     return Agreement(run, spec, next(iter(features.values())), classes, nodes)
 
 
+def _promise(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """What a silo says that it promises; it may say anything."""
+    try:
+        found = {name: answer["sound"][name] for name in ("epsilon", "delta", "verdict")}
+        if found["epsilon"] is not None and not float(found["epsilon"]) >= 0:
+            raise ValueError(f"ε is {found['epsilon']}")
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"a silo says wrongly what it promises ({error!r})") from None
+    return found
+
+
 def _run_name(folder: Path, spec: RunSpec) -> str:
     """The run's name: one for each run, the same when it goes on."""
-    file = folder / "federation.json"
+    file = folder / RUN_NAME
     if not file.exists():
-        name = f"{spec.method.partition(':')[2] or spec.method}-{secrets.token_hex(6)}"
-        write_atomically(file, json.dumps({"run": name.replace("_", "-")}) + "\n")
+        method = re.sub("[^A-Za-z0-9]+", "-", spec.method.partition(":")[2] or spec.method)
+        name = f"{method.strip('-')[:40]}-{secrets.token_hex(6)}"
+        write_atomically(file, json.dumps({"run": name}) + "\n")
     return str(json.loads(file.read_text())["run"])
 
 
@@ -137,7 +170,7 @@ def _record(
     agreement: Agreement,
     journal: Journal,
     silos: list[Mapping[str, Any]],
-    promised: Mapping[int, Mapping[str, Any]],
+    promised: list[dict[str, Any]],
     convener: Convener,
 ) -> Record:
     record = make_record(
@@ -151,7 +184,7 @@ def _record(
         history=journal.history,
         best=journal.best,
         traffic=journal.meter.counts(),
-        privacy=_privacy(agreement.spec, [own["sound"] for own in promised.values()]),
+        privacy=_privacy(agreement.spec, promised),
         seconds={
             "total": sum(journal.seconds.values()),
             "phases": journal.seconds,
@@ -160,16 +193,21 @@ def _record(
     )
     names = [str(own["name"]) for own in silos]
     left_out = [{**vars(own), "silo": names[own.client]} for own in convener.offences]
-    return {**record, "federation": {"silos": names, "left_out": left_out}}
+    return {
+        **record,
+        "dataset": "silos",
+        "partition": "given",
+        "federation": {"silos": names, "left_out": left_out},
+    }
 
 
-def _privacy(spec: RunSpec, sound: list[Mapping[str, Any]]) -> dict[str, Any]:
+def _privacy(spec: RunSpec, sound: list[dict[str, Any]]) -> dict[str, Any]:
     """What the silos say that they promise; the worst of it counts."""
-    unbounded = [own for own in sound if own.get("epsilon") is None]
+    unbounded = [own for own in sound if own["epsilon"] is None]
     worst = unbounded[0] if unbounded else max(sound, key=lambda own: float(own["epsilon"]))
     return {
         "mechanism": spec.privacy.mechanism,
-        "verdict": worst.get("verdict"),
-        "sound": dict(worst),
-        "silos": [dict(own) for own in sound],
+        "verdict": worst["verdict"],
+        "sound": worst,
+        "silos": sound,
     }

@@ -315,7 +315,10 @@ def flwr(config: ServerConfig, *arguments: str) -> "subprocess.CompletedProcess[
 
 def answers(config: ServerConfig) -> bool:
     """Whether something at the server's address speaks TLS with a certificate of our authority."""
-    context = ssl.create_default_context(cafile=str(config.ca))
+    try:
+        context = ssl.create_default_context(cafile=str(config.ca))
+    except OSError as error:
+        raise InputError(f"cannot read the certificate {config.ca}: {error}") from None
     host = _reachable(config.host)
     try:
         with (

@@ -58,7 +58,7 @@ def main() -> None:
     with Listener(address, "AF_UNIX") as listener:
         os.chmod(address, 0o600)  # noqa: PTH101
         while True:
-            with suppress(OSError, EOFError), listener.accept() as connection:
+            with suppress(OSError, EOFError, FeddepError), listener.accept() as connection:
                 _serve(connection, station, pieces)
 
 

@@ -30,7 +30,7 @@ from feddep.federation.inspection import inspect_request
 from feddep.federation.messages import Reply, Request, State, group, pack
 from feddep.federation.node import Node
 from feddep.graph.graph import Graph
-from feddep.learning.recipe import open_silo
+from feddep.learning.recipe import Secret, open_silo
 from feddep.privacy.accountant import NOTHING
 from feddep.runtime.letter import Letter
 from feddep.scenario.spec import RunSpec
@@ -144,9 +144,7 @@ class Station:
             return Letter({"done": place})
         return self._hand_over(earlier.reply, request, known)
 
-    def _handle(
-        self, agreement: Agreement, request: Request, state: State
-    ) -> tuple[Reply, State]:
+    def _handle(self, agreement: Agreement, request: Request, state: State) -> tuple[Reply, State]:
         node = _opened(self, agreement, request.client)
         inspect_request(request, replace(agreement.expected, nodes=node.silo.graph.nodes))
         return node.handle(request, state)
@@ -198,7 +196,8 @@ def _opened(station: Station, agreement: Agreement, client: int) -> Node:
     """A node ready to answer. A process that answers several letters opens its data once."""
     torch.set_num_threads(1)
     method = agreement.method
-    silo = open_silo(client, station.graph(), agreement.recipe, station.device, station.secret)
+    secret = None if station.secret is None else Secret(station.secret, agreement.run)
+    silo = open_silo(client, station.graph(), agreement.recipe, station.device, secret)
     return Node(silo, method.phases, method.discloses)
 
 
@@ -219,8 +218,9 @@ def _check_result(letter: Letter, known: Mapping[str, Any]) -> None:
 
 
 def _fingerprint(letter: Letter) -> str:
-    """The same for the same letter. What is worked out in silence does not count as sent; so the
-    same question aloud is another letter.
+    """The same for the same letter.
+
+    The same question aloud and in silence is two: only what is answered aloud counts as sent.
     """
     text = json.dumps(dict(letter.header), sort_keys=True)
     return hashlib.sha256(text.encode() + pack({}, letter.arrays)).hexdigest()

@@ -1,9 +1,11 @@
 """What all parties of a run agree on before it starts, and what one of them works with."""
 
+import hashlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any
 
+import numpy as np
 import torch
 from annotated_types import Ge, Gt
 from torch import Tensor
@@ -98,8 +100,35 @@ class Recipe:
         return model
 
 
+@dataclass(frozen=True)
+class Secret:
+    """A party's own randomness, which nobody can repeat.
+
+    What perturbs the graph must be the same whenever the same graph is perturbed in the same way,
+    or releases would add up; and independent otherwise, or two of them would show what differs.
+    Everything else is drawn anew in each run.
+
+    Attributes:
+        root: the party's secret number.
+        run: the run's name.
+    """
+
+    root: int
+    run: str
+
+    def for_graph(self, graph: Graph, recipe: Recipe) -> np.random.Generator:
+        """The draws of the mechanism that perturbs the graph."""
+        edges = hashlib.sha256(graph.indptr.tobytes() + graph.indices.tobytes()).hexdigest()
+        how = repr((recipe.privacy, recipe.training.fanout))
+        return Seeds(self.root).stream("privacy", how, edges)
+
+    def for_run(self) -> int:
+        """The root of all other streams."""
+        return Seeds(self.root).integer("run", self.run)
+
+
 def open_silo(
-    client: int, graph: Graph, recipe: Recipe, device: torch.device, secret: int | None = None
+    client: int, graph: Graph, recipe: Recipe, device: torch.device, secret: Secret | None = None
 ) -> "Silo":
     """A party with the graph that its privacy mechanism leaves it to work with.
 
@@ -108,11 +137,11 @@ def open_silo(
         graph: its true graph.
         recipe: what was agreed.
         device: where it computes.
-        secret: root of the party's random streams. None takes the run's seed, which everybody
+        secret: where its random draws come from. None takes the run's seed, which everybody
             knows: a simulation can be repeated, and its noise can be taken off again.
     """
-    silo = Silo(client, graph, recipe, device, secret)
-    rng = silo.seeds.stream("privacy")
+    silo = Silo(client, graph, recipe, device, secret.for_run() if secret else None)
+    rng = secret.for_graph(graph, recipe) if secret else silo.seeds.stream("privacy")
     protected = perturbed(graph, recipe.privacy, recipe.training.fanout, rng)
     return replace(silo, graph=protected)
 
@@ -126,7 +155,7 @@ class Silo:
         graph: its subgraph.
         recipe: what was agreed.
         device: where it computes.
-        secret: root of its random streams; None takes the run's seed.
+        secret: root of its random streams in this run; None takes the run's seed.
     """
 
     client: int

@@ -1,0 +1,85 @@
+"""A silo from its file: its secret, its data and where it keeps what it must not forget."""
+
+import stat
+
+import numpy as np
+import pytest
+from correspondence import Correspondent
+
+from feddep.deployment.kit import init
+from feddep.deployment.memory import Files
+from feddep.deployment.silo import open_station, own_graph, own_secret
+from feddep.errors import DataError, InputError
+from feddep.graph.folder import write_graph
+from feddep.graph.graph import Part
+from feddep.runtime.letter import Letter
+
+
+@pytest.fixture
+def config(tmp_path, small_shards):
+    folder = init(tmp_path / "kit", hosts=["localhost"], silos=["a"], proxy=False).silos["a"]
+    write_graph(small_shards[0], folder / "data")
+    yield folder / "silo.toml"
+    open_station.cache_clear()
+
+
+class TestSecret:
+    def test_it_is_drawn_once(self, tmp_path):
+        first = own_secret(tmp_path / "state")
+        assert first == own_secret(tmp_path / "state")
+        assert first != own_secret(tmp_path / "other")
+
+    def test_it_is_the_owner_s_alone(self, tmp_path):
+        own_secret(tmp_path / "state")
+        assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
+        assert stat.S_IMODE((tmp_path / "state" / "secret").stat().st_mode) == 0o600
+
+    @pytest.mark.parametrize("text", [b"", b"0x12", b"-3", b"12 34", "٣".encode(), b"\xff"])
+    def test_a_damaged_one_is_named_and_not_replaced(self, tmp_path, text):
+        (tmp_path / "secret").write_bytes(text)
+        with pytest.raises(DataError, match="secret holds no secret number"):
+            own_secret(tmp_path)
+        assert (tmp_path / "secret").read_bytes() == text
+
+
+class TestData:
+    def test_a_split_that_is_there_is_kept(self, tmp_path, small_shards):
+        write_graph(small_shards[0], tmp_path / "data")
+        assert np.array_equal(own_graph(tmp_path / "data", 3).split, small_shards[0].split)
+
+    def test_without_a_split_one_is_drawn_and_the_same_every_time(self, tmp_path, small_graph):
+        write_graph(small_graph, tmp_path / "data")
+        first = own_graph(tmp_path / "data", 3).split
+        assert np.array_equal(first, own_graph(tmp_path / "data", 3).split)
+        assert not np.array_equal(first, own_graph(tmp_path / "data", 4).split)
+        shares = [(first == part).mean() for part in (Part.TRAIN, Part.VAL, Part.TEST)]
+        assert shares == pytest.approx([0.6, 0.2, 0.2], abs=0.03)
+
+    def test_what_is_no_graph_is_refused(self, tmp_path):
+        with pytest.raises(InputError):
+            own_graph(tmp_path / "nowhere", 0)
+
+
+class TestStation:
+    def test_it_is_what_the_file_says(self, config, small_shards):
+        station, pieces = open_station(config)
+        assert station.name == "a"
+        assert station.secret == own_secret(config.parent / "state")
+        assert station.graph() is station.graph(), "read once"
+        assert Correspondent(station)(Letter({"kind": "hello"})).header["nodes"] == (
+            small_shards[0].nodes
+        )
+        pieces("run").save("piece", b"x")
+        assert (config.parent / "state" / "runs" / "run" / "piece").read_bytes() == b"x"
+        assert isinstance(pieces("run"), Files)
+
+    def test_without_a_secret_the_seed_of_the_run_is_used(self, config):
+        config.write_text(config.read_text().replace("secret = true", "secret = false"))
+        station, _ = open_station(config)
+        assert station.secret is None
+        assert not (config.parent / "state" / "secret").exists()
+
+    def test_a_silo_without_a_consent_is_none(self, config):
+        (config.parent / "consent.toml").unlink()
+        with pytest.raises(InputError, match="consent"):
+            open_station(config)
