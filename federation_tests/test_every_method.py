@@ -1,51 +1,41 @@
-"""Every federated method over TLS, two rounds: weights and bytes as in process."""
+"""Every federated method on Flower, two rounds: weights and bytes as in process."""
 
+import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
-from cluster import Cluster
 from feddep.algorithms import METHODS
-from test_live_federation import assert_same, in_process
+from feddep.experiments.pipeline import run
+from feddep.experiments.records import without_times
+from feddep.scenario.build import build, resolve
+from feddep.scenario.spec import RunSpec
 
-# `local` keeps its weights at the silos; tests/deployment compares its scores and bytes.
-OTHERS = [name for name in METHODS if name not in ("global", "oracle", "local", "feddep")]
+pytest.importorskip("ray", reason="the simulation needs feddep[flower-sim]")
 
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    cluster = Cluster(tmp_path_factory.mktemp("methods"), silos=2)
-    cluster.prepare()
-    for number in range(2):
-        consent = cluster.silo(number) / "consent.toml"
-        text = consent.read_text().replace(
-            '"feddep", "fedavg"', ", ".join(f'"{m}"' for m in OTHERS)
-        )
-        groups = sorted({name for method in OTHERS for name in METHODS[method].discloses})
-        listed = ", ".join(f'"{name}"' for name in groups)
-        consent.write_text(text.replace('"classifier", "prototypes"', listed))
-    cluster.start()
-    yield cluster
-    cluster.stop()
+FEDERATED = [name for name in METHODS if name not in ("global", "oracle")]
+GIVEN = {
+    "preset": "paper",
+    "partition.clients": 3,
+    "model.hidden": 16,
+    "training.rounds": 2,
+    "embedding.epochs": 3,
+    "embedding.width": 16,
+    "generator.epochs": 2,
+}
 
 
-@pytest.mark.parametrize("method", OTHERS)
-def test_as_in_process(cluster, method):
-    spec = cluster.spec(method, rounds=2)
-    options = []
-    if METHODS[method].sees_cross_edges:
-        options = ["--crossings", str(crossings(cluster))]
-    said = cluster.finish(cluster.federate(spec, method, *options))
-    assert (cluster.folder / method / "record.json").exists(), said
-    assert_same(cluster.folder / method, in_process(cluster, spec))
+@pytest.mark.parametrize("method", FEDERATED)
+def test_as_in_process(method):
+    from feddep.deployment.simulation import run_simulated
 
-
-def crossings(cluster: Cluster):
-    from feddep.scenario.build import build, resolve
-    from feddep.scenario.spec import RunSpec
-
-    file = cluster.folder / "crossings.safetensors"
-    if not file.exists():
-        given = {"partition.clients": cluster.silos}
-        shards = build(resolve(RunSpec().with_settings(given), given))
-        save_file({str(i): rows for i, rows in enumerate(shards.crossings())}, file)
-    return file
+    given = {**GIVEN, "method": method}
+    spec = resolve(RunSpec().with_settings(given), given)
+    shards = build(spec)
+    here, there = run(spec, shards, workers=1), run_simulated(spec, shards)
+    assert there.record["traffic"] == here.record["traffic"]
+    assert there.record["scores"]["silo"] == here.record["scores"]["silo"]
+    if method == "local":  # whose classifiers stay with the silos
+        return
+    assert without_times(there.record) == without_times(here.record)
+    mine, theirs = here.model.weights, there.model.weights
+    assert mine.keys() == theirs.keys()
+    assert all(np.array_equal(mine[name], theirs[name]) for name in mine)

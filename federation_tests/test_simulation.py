@@ -1,4 +1,4 @@
-"""Flower's simulation on Ray: as in process, with many silos, and with a large model."""
+"""Flower's simulation on Ray: with many silos, and with a large model."""
 
 import json
 from pathlib import Path
@@ -10,20 +10,12 @@ from cluster import feddep
 pytest.importorskip("ray", reason="the simulation needs feddep[flower-sim]")
 
 
-def simulated(out: Path, *options: str, runtime: str = "flower-sim") -> dict:
+def simulated(out: Path, *options: str) -> dict:
     done = feddep(
-        "run", "--runtime", runtime, "--preset", "paper", "--json", "--out", out, *options
+        "run", "--runtime", "flower-sim", "--preset", "paper", "--json", "--out", out, *options
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    record = json.loads(done.stdout)
-    return {key: value for key, value in record.items() if key != "seconds"}
-
-
-def test_as_in_process(tmp_path):
-    options = ("--method", "feddep", "--clients", "3", "--rounds", "2", "--set",
-               "embedding.epochs=3", "--set", "generator.epochs=2")  # fmt: skip
-    there = simulated(tmp_path / "there", *options)
-    assert there == simulated(tmp_path / "here", *options, runtime="in-process")
+    return json.loads(done.stdout)
 
 
 def test_a_hundred_silos_finish_a_round(tmp_path):

@@ -130,13 +130,17 @@ def federate(
         float, typer.Option(help="A silo's change of the weights beyond it is left out.")
     ] = 1e6,
     crossings: Annotated[
-        Path | None, typer.Option(help="Edges between silos, for a method that needs them.")
+        Path | None,
+        typer.Option(
+            help="Edges between silos, for a method that needs them.", exists=True, dir_okay=False
+        ),
     ] = None,
 ) -> None:
     """Run a spec over the connected silos and store the record."""
-    from feddep.deployment.config import ServerConfig
+    from feddep.deployment.config import ServerConfig, host_and_port
     from feddep.deployment.convener import Patience
-    from feddep.deployment.programs import run_on_silos
+    from feddep.deployment.federate import RUN_NAME
+    from feddep.deployment.programs import answers, run_on_silos
     from feddep.experiments.folder import RunFolder, default_folder
     from feddep.reports.comparison import run_summary
     from feddep.scenario.build import resolve
@@ -147,7 +151,14 @@ def federate(
     given = read_settings(spec)
     asked = resolve(RunSpec().with_settings(given), given)
     path = out or server.state / default_folder(asked)
+    if not answers(server):
+        raise RuntimeFailureError(
+            f"the server does not answer at {host_and_port(server.host, server.port)}; start it "
+            f"with `feddep server {config}`"
+        )
     with RunFolder.claim(path, asked, resume=resume) as folder:
+        if not resume:  # for the silos it is another run than the one that stood here
+            (path / RUN_NAME).unlink(missing_ok=True)
         record = folder.finished() or run_on_silos(server, path, patience, largest_norm, crossings)
     table = Table.grid(padding=(0, 2))
     for name, text in run_summary(record):

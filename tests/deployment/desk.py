@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from feddep.deployment.memory import Carried
 from feddep.deployment.station import Station
 from feddep.graph.shard import Shards
+from feddep.runtime.flower.codec import from_record, to_record
 from feddep.runtime.letter import Letter, Lost
 
 Tamper = Callable[[int, Letter, Letter], Letter | Lost | None]
@@ -30,8 +31,9 @@ class Desk:
             self.asked.append((address, letter))
             own = self.memories.setdefault(address, {})
             station = self.stations[100 - address]
-            answer = station.answer(letter, lambda run, own=own: Carried(own.setdefault(run, {})))
-            got = self.tamper(address, letter, answer)
+            came = from_record(to_record(letter))
+            answer = station.answer(came, lambda run, own=own: Carried(own.setdefault(run, {})))
+            got = self.tamper(address, letter, from_record(to_record(answer)))
             if got is not None:
                 answers[address] = got
         return answers

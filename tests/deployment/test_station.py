@@ -1,5 +1,6 @@
 """A silo at work: what it answers, refuses, remembers, counts and writes down."""
 
+import hashlib
 import json
 import os
 import sys
@@ -14,7 +15,7 @@ from safetensors.numpy import load_file
 
 from feddep.deployment.agreement import Agreement
 from feddep.deployment.consent import Consent
-from feddep.deployment.memory import KEPT_ANSWERS
+from feddep.deployment.memory import KEPT_ANSWERS, Carried, RunMemory
 from feddep.deployment.outbox import Outbox, sent, verify
 from feddep.deployment.request_log import place_of
 from feddep.deployment.station import Station
@@ -265,8 +266,6 @@ class TestAnswering:
 
 def counts(silo: Correspondent) -> dict[str, int]:
     """What the silo's memory counts as sent."""
-    from feddep.deployment.memory import Carried, RunMemory
-
     return RunMemory(Carried(silo.runs["run"])).recall()[2]
 
 
@@ -362,8 +361,6 @@ class TestSilence:
 
 class TestLedger:
     def test_what_leaves_stands_there_with_its_hash(self, silo, agreement):
-        import hashlib
-
         silo(agree(agreement))
         answer = silo(request(agreement))
         (line,) = lines(silo)
@@ -451,7 +448,10 @@ plain = st.recursive(
     ),
     max_leaves=4,
 )
-KEYS = "client place previous phase step round silent spec features classes nodes scores".split()
+KEYS = [
+    *("client", "place", "previous", "phase", "step", "round", "silent"),
+    *("spec", "features", "classes", "nodes", "scores"),
+]
 
 
 def test_no_header_ends_the_silo(graph, agreement):

@@ -105,3 +105,18 @@ def test_another_secret_epsilon_or_graph_has_noise_of_its_own(small_graph):
         secret.for_graph(small_graph, noisy_silo(small_graph, secret, 2.0).recipe).random(),
     }
     assert len(draws) == 4
+
+
+def test_the_same_run_s_name_with_another_recipe_is_another_run(small_graph):
+    one, other = (noisy_silo(small_graph, Secret(7, "run"), e) for e in (1.0, 2.0))
+    assert one.seeds.integer("x") != other.seeds.integer("x")
+
+
+def test_with_a_secret_other_content_gets_other_noise(small_graph, small_recipe):
+    content = {"a": np.zeros(3, np.float32)}
+    more = {"a": np.ones(3, np.float32)}
+    for secret, differ in ((Secret(7, "run"), True), (None, False)):
+        silo = open_silo(0, small_graph, small_recipe, CPU, secret)
+        draws = [silo.noise(silo.seeds, "n", what).random() for what in (content, content, more)]
+        assert draws[0] == draws[1]
+        assert (draws[0] != draws[2]) is differ

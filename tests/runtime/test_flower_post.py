@@ -1,4 +1,4 @@
-"""Letters over a grid that is none: who gets what, what counts as an answer, and when time is up."""
+"""Letters over a grid that is none: who gets what, what is an answer, and when time is up."""
 
 import itertools
 from collections.abc import Callable, Iterable
@@ -83,7 +83,10 @@ def test_addresses_are_sorted():
 def test_everybody_gets_a_letter_and_answers(clock):
     grid = FakeGrid()
     answers = FlowerPost(grid).deliver({7: ONE, 3: OTHER}, 60)
-    assert {node: answer.header for node, answer in answers.items()} == {7: ONE.header, 3: OTHER.header}
+    assert {node: answer.header for node, answer in answers.items()} == {
+        7: ONE.header,
+        3: OTHER.header,
+    }
     assert np.array_equal(answers[7].arrays["a"], np.ones(2))
     sent = list(grid.pushed.values())
     assert [message.metadata.dst_node_id for message in sent] == [7, 3]

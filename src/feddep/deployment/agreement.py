@@ -54,6 +54,18 @@ class Agreement:
                 f"and {self.nodes})"
             )
         check_federated(self.method)
+        self._check_size()
+
+    def _check_size(self) -> None:
+        """Refuses a model that could not be sent, before anybody tries to make it."""
+        model, width = self.spec.model, self.spec.embedding.width
+        widest = self.features + width + model.hidden
+        weights = 2 * widest * max(model.hidden, width, self.classes) * model.layers
+        if 4 * weights > LARGEST_BYTES:
+            raise InputError(
+                f"the model would have up to {4 * weights} bytes, of which at most "
+                f"{LARGEST_BYTES} can be sent; take a smaller model.hidden or embedding.width"
+            )
 
     @property
     def method(self) -> Method:

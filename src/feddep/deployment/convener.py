@@ -159,13 +159,14 @@ class Convener:
                 log.warning("client %d: %s", client, answer.reason)
                 again = True
             elif answer is not None and "sync" in answer.header:
+                again = True
                 if not self._brought_up_to_date(request, answer.header["sync"], place, seconds):
                     del waiting[client]
             elif answer is not None:
                 del waiting[client]
                 self._take(request, answer, replies)
         if again:
-            time.sleep(min(1.0, seconds))  # a silo that is down is told of at once, every time
+            time.sleep(min(1.0, seconds))  # or a silo that is down, or lies, is asked all the time
 
     def _letter(
         self, place: str, previous: str | None, request: Request, *, silent: bool = False

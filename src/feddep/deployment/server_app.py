@@ -1,15 +1,18 @@
 """The server's program for Flower: ``feddep federate`` starts it beside the SuperLink."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from feddep.deployment.convener import Patience
 from feddep.deployment.federate import federate
-from feddep.errors import FeddepError
+from feddep.errors import FeddepError, InputError
 from feddep.experiments.folder import RunFolder
 from feddep.experiments.records import write_atomically
-from feddep.federation.messages import grouped
+from feddep.federation.messages import State, grouped
 from feddep.runtime.flower import Context, Grid, ServerApp
 from feddep.runtime.flower.post import FlowerPost
 from feddep.scenario.spec import RunSpec
@@ -25,24 +28,32 @@ def main(grid: Grid, context: Context) -> None:
     """Runs what the run's folder asks for."""
     config = context.run_config
     path = Path(str(config["folder"]))
-    patience = Patience(
+    try:
+        federate(
+            FlowerPost(grid),
+            RunSpec.read(path / "spec.toml"),
+            RunFolder(path),
+            patience=_patience(config),
+            largest_norm=float(config["largest-norm"]),
+            known=_crossings(str(config["crossings"])),
+        )
+    except FeddepError as error:
+        write_atomically(path / TROUBLE, f"{type(error).__name__}\n{error}\n")
+        raise
+
+
+def _patience(config: Mapping[str, Any]) -> Patience:
+    return Patience(
         quorum=float(config["quorum"]),
         grace=float(config["grace"]),
         wait=float(config["wait"]),
         resend=float(config["resend"]),
     )
-    crossings = str(config["crossings"])
-    known = grouped("crossings", load_file(crossings)) if crossings else {}
-    folder = RunFolder(path)
+
+
+def _crossings(file: str) -> State:
+    """The edges between silos, where the server knows them."""
     try:
-        federate(
-            FlowerPost(grid),
-            RunSpec.read(path / "spec.toml"),
-            folder,
-            patience=patience,
-            largest_norm=float(config["largest-norm"]),
-            known=known,
-        )
-    except FeddepError as error:
-        write_atomically(path / TROUBLE, f"{type(error).__name__}\n{error}\n")
-        raise
+        return grouped("crossings", load_file(file)) if file else {}
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"cannot read the crossings {file}: {error}") from None

@@ -122,9 +122,9 @@ class Secret:
         how = repr((recipe.privacy, recipe.training.fanout))
         return Seeds(self.root).stream("privacy", how, edges)
 
-    def for_run(self) -> int:
-        """The root of all other streams."""
-        return Seeds(self.root).integer("run", self.run)
+    def for_run(self, recipe: Recipe) -> int:
+        """The root of all other streams; the same name with another recipe is another run."""
+        return Seeds(self.root).integer("run", self.run, repr(recipe))
 
 
 def open_silo(
@@ -140,7 +140,7 @@ def open_silo(
         secret: where its random draws come from. None takes the run's seed, which everybody
             knows: a simulation can be repeated, and its noise can be taken off again.
     """
-    silo = Silo(client, graph, recipe, device, secret.for_run() if secret else None)
+    silo = Silo(client, graph, recipe, device, secret.for_run(recipe) if secret else None)
     rng = secret.for_graph(graph, recipe) if secret else silo.seeds.stream("privacy")
     protected = perturbed(graph, recipe.privacy, recipe.training.fanout, rng)
     return replace(silo, graph=protected)
@@ -184,6 +184,20 @@ class Silo:
         """The party's own random streams."""
         root = self.recipe.seed if self.secret is None else self.secret
         return Seeds(root).child("client", self.client)
+
+    def noise(self, seeds: Seeds, name: str, *content: Weights) -> np.random.Generator:
+        """The stream ``name`` that hides some content.
+
+        Noise that two answers share can be subtracted. So where the party has a secret, the stream
+        depends on the content too: a server that asks twice in other words gets other noise.
+        """
+        if self.secret is None:
+            return seeds.stream(name)
+        digest = hashlib.sha256()
+        for weights in content:
+            for array in weights.values():
+                digest.update(np.ascontiguousarray(array).tobytes())
+        return seeds.stream(name, digest.hexdigest())
 
     def classifier(self, weights: Weights | None = None) -> FusedSage:
         """:meth:`Recipe.classifier` on the party's device."""

@@ -95,12 +95,13 @@ class Averaging:
         weights = to_arrays(model)
         spec = silo.recipe.training
         if spec.update_clip:
+            before = group(request.arrays, "classifier")
             weights = noised_update(
-                group(request.arrays, "classifier"),
+                before,
                 weights,
                 clip=spec.update_clip,
                 noise=spec.update_noise,
-                rng=seeds.stream("update"),
+                rng=silo.noise(seeds, "update", before, weights),
             )
         return Reply(request.client, grouped("classifier", weights), metrics), state
 

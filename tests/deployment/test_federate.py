@@ -1,0 +1,177 @@
+"""The server's side of a run's beginning and end: who takes part, and what is written down."""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+from correspondence import SMALL
+from desk import Desk, stations
+
+from feddep.deployment import convener
+from feddep.deployment.convener import Patience
+from feddep.deployment.federate import RUN_NAME, _run_name, federate, in_order
+from feddep.errors import InputError, InterruptedRunError
+from feddep.experiments.folder import RunFolder
+from feddep.runtime.letter import Letter
+from feddep.scenario.spec import RunSpec
+
+SPEC = RunSpec().with_settings({**SMALL, "method": "fedavg", "training.rounds": 1})
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(convener.time, "sleep", lambda seconds: None)
+
+
+@pytest.fixture
+def desk(small_shards) -> Desk:
+    return Desk(stations(small_shards))
+
+
+def run(desk: Desk, path, spec: RunSpec = SPEC, **options):
+    patience = Patience(wait=0.05, resend=0.05)
+    with RunFolder.claim(path, spec, resume=False) as folder:
+        return federate(desk, spec, folder, patience=patience, **options)
+
+
+@dataclass
+class Saying:
+    """Changes what one silo says in answers to letters of one kind."""
+
+    kind: str
+    words: object
+    address: int = 99
+
+    def __call__(self, address: int, letter: Letter, answer: Letter) -> Letter:
+        if address != self.address or letter.header["kind"] != self.kind:
+            return answer
+        return Letter(self.words(answer.header))
+
+
+class TestOrder:
+    def test_by_name(self):
+        assert in_order({5: {"name": "b"}, 7: {"name": "a"}, 6: {"name": "c"}}) == [7, 5, 6]
+
+    def test_by_number(self):
+        met = {5: {"name": "a", "client": 2}, 6: {"name": "b", "client": 0}}
+        assert in_order(met | {7: {"name": "c", "client": 1}}) == [6, 7, 5]
+
+    def test_more_than_nine(self):
+        met = {n: {"name": f"silo-{n}", "client": 11 - n} for n in range(12)}
+        assert in_order(met) == list(range(11, -1, -1))
+
+    def test_two_with_the_same_name(self):
+        with pytest.raises(InputError, match=r"a name of its own \(got a, a\)"):
+            in_order({1: {"name": "a"}, 2: {"name": "a"}})
+
+    @pytest.mark.parametrize("numbers", [(0, 0), (0, 2), (1, 2), (0, None), (0, "1"), (0, [1])])
+    def test_numbers_that_do_not_fit(self, numbers):
+        met = {n: {"name": f"silo-{n}", "client": own} for n, own in enumerate(numbers)}
+        with pytest.raises(InputError, match="expected 0 to 1, each once"):
+            in_order(met)
+
+    @pytest.mark.parametrize("name", [None, "", 3, ["a"], "../a", "a" * 33, "a\x1b[2J"])
+    def test_a_name_that_is_none(self, name):
+        with pytest.raises(InputError, match="introduces itself wrongly"):
+            in_order({1: {"name": name}})
+
+    def test_no_name_at_all(self):
+        with pytest.raises(InputError, match="introduces itself wrongly"):
+            in_order({1: {}})
+
+
+class TestBeginning:
+    def test_a_silo_that_cannot_read_its_data_says_so(self, desk, tmp_path):
+        desk.tamper = Saying("hello", lambda _: {"refused": "no graph folder"})
+        with pytest.raises(InputError, match="a silo cannot take part: no graph folder"):
+            run(desk, tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+
+    def test_different_columns(self, desk, tmp_path):
+        desk.tamper = Saying("hello", lambda own: {**own, "features": 7})
+        with pytest.raises(InputError, match="same feature columns: silo-0 has 60, silo-1 has 7"):
+            run(desk, tmp_path / "run")
+
+    @pytest.mark.parametrize("features", [None, "many", [], float("inf"), float("nan")])
+    def test_a_hello_of_nonsense(self, desk, tmp_path, features):
+        desk.tamper = Saying("hello", lambda own: {**own, "features": features})
+        with pytest.raises(InputError, match="introduces itself wrongly"):
+            run(desk, tmp_path / "run")
+
+    def test_fewer_silos_than_the_spec_has(self, desk, tmp_path):
+        desk.stations.pop()
+        with pytest.raises(InterruptedRunError, match="2 of 3 silos are connected"):
+            run(desk, tmp_path / "run")
+
+    def test_more_silos_than_the_spec_has(self, desk, tmp_path):
+        with pytest.raises(InputError, match=r"3 silos are connected \(silo-0, silo-1, silo-2\)"):
+            run(desk, tmp_path / "run", SPEC.with_settings({"partition.clients": 2}))
+
+    def test_a_method_that_needs_edges_between_silos(self, desk, tmp_path):
+        with pytest.raises(InputError, match="give them with --crossings"):
+            run(desk, tmp_path / "run", SPEC.with_settings({"method": "fedgnn"}))
+        assert not (tmp_path / "run").exists()
+        assert desk.asked == []
+
+    @pytest.mark.parametrize(
+        "sound",
+        [None, "all is well", {}, {"epsilon": "x", "delta": 0, "verdict": "holds"}]
+        + [{"epsilon": e, "delta": 0, "verdict": "holds"} for e in (-1, float("nan"), [], 10**400)],
+    )
+    def test_a_promise_of_nonsense_is_refused_at_once(self, desk, tmp_path, sound):
+        desk.tamper = Saying("agree", lambda _: {"sound": sound})
+        with pytest.raises(InputError, match="says wrongly what it promises"):
+            run(desk, tmp_path / "run")
+        assert {letter.header["kind"] for _, letter in desk.asked} == {"hello", "agree"}
+
+
+class TestRecord:
+    def test_it_tells_of_silos_and_not_of_a_data_set(self, desk, small_graph, tmp_path):
+        record = run(desk, tmp_path / "run")
+        assert (record["dataset"], record["partition"], record["split"]) == (
+            "silos",
+            "given",
+            "given",
+        )
+        assert record["clients"] == 3
+        assert record["data"] == {
+            "nodes": small_graph.nodes,
+            "features": small_graph.feature_count,
+            "classes": small_graph.classes,
+        }
+        assert json.loads((tmp_path / "run" / "record.json").read_text()) == record
+
+    @pytest.mark.parametrize(("other", "worst"), [(3.0, 3.0), (1.0, 2.0), (None, None)])
+    def test_the_worst_promise_counts(self, desk, tmp_path, other, worst):
+        def promise(epsilon: float | None) -> dict:
+            return {"epsilon": epsilon, "delta": 0.0, "verdict": "holds" if epsilon else "none"}
+
+        def tamper(address, letter, answer):
+            if letter.header["kind"] != "agree":
+                return answer
+            return Letter({"sound": promise(other if address == 99 else 2.0) | {"more": "x"}})
+
+        desk.tamper = tamper
+        privacy = run(desk, tmp_path / "run")["privacy"]
+        assert privacy["sound"] == promise(worst)
+        assert privacy["verdict"] == promise(worst)["verdict"]
+        assert privacy["silos"] == [promise(2.0), promise(other), promise(2.0)]
+
+
+@pytest.mark.parametrize(
+    ("method", "begins"),
+    [
+        ("fedavg", "fedavg-"),
+        ("feddep-wo-proto", "feddep-wo-proto-"),
+        ("mine.methods:MY_METHOD", "MY-METHOD-"),
+        ("mine:_own", "own-"),
+        ("mine:" + "x" * 99, "x" * 40 + "-"),
+    ],
+)
+def test_a_run_has_one_name(tmp_path, method, begins):
+    name = _run_name(tmp_path, RunSpec(method=method))
+    assert name.startswith(begins)
+    assert len(name) == len(begins) + 12
+    assert _run_name(tmp_path, RunSpec(method=method)) == name
+    (tmp_path / RUN_NAME).unlink()
+    assert _run_name(tmp_path, RunSpec(method=method)) != name

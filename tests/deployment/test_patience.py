@@ -1,0 +1,250 @@
+"""How long the server waits for whom, what it says then, and who cannot keep it waiting."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pytest
+
+from feddep.deployment import convener as module
+from feddep.deployment.convener import Convener, Patience, meet, reply_of
+from feddep.deployment.request_log import place_of
+from feddep.errors import InputError, InterruptedRunError, RuntimeFailureError
+from feddep.federation.inspection import Expected
+from feddep.federation.messages import Request
+from feddep.runtime.letter import Letter, Lost
+
+EXPECTED = Expected(
+    discloses=frozenset(), reports={"averaging": frozenset({"loss"})}, answered_with={}
+)
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    """Time goes on only while somebody sleeps or waits for letters."""
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+@dataclass
+class Clock:
+    now: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@dataclass
+class Counter:
+    """A post office: silo i has the address 10 + i; ``says`` is what it answers to anything."""
+
+    clock: Clock
+    says: dict[int, object]
+    asked: list[tuple[int, Letter]] = field(default_factory=list)
+
+    def addresses(self) -> list[int]:
+        return sorted(10 + client for client in self.says)
+
+    def deliver(self, letters: Mapping[int, Letter], seconds: float) -> dict[int, Letter | Lost]:
+        answers = {}
+        for address, letter in letters.items():
+            self.asked.append((address - 10, letter))
+            said = self.says[address - 10]
+            answer = said(letter) if callable(said) else said
+            if answer is not None:
+                answers[address] = answer
+        self.clock.now += seconds if len(answers) < len(letters) else 0.01
+        return answers
+
+    def kinds(self, client: int) -> list[str]:
+        return [letter.header["kind"] for who, letter in self.asked if who == client]
+
+
+def reply(client: int) -> Letter:
+    return Letter({"client": client, "metrics": {"loss": 0.5}})
+
+
+def convener(counter: Counter, folder, **patience: float) -> Convener:
+    silos = [10 + client for client in sorted(counter.says)]
+    about = {"run": "run"}
+    patient = Patience(**{"quorum": 0.5, "grace": 30, "wait": 100, "resend": 10, **patience})
+    return Convener(counter, "run", silos, ["averaging"], about, EXPECTED, folder, patient)
+
+
+def requests(clients: int, round: int = 0) -> list[Request]:
+    return [Request(client, "averaging", "train", round) for client in range(clients)]
+
+
+class TestBounds:
+    def test_defaults_leave_nobody_out(self):
+        assert Patience().quorum == 1.0
+
+    @pytest.mark.parametrize("quorum", [0, -0.1, 1.01, float("nan"), float("inf")])
+    def test_the_quorum_is_a_share(self, quorum):
+        with pytest.raises(InputError, match="quorum: expected a share above 0, up to 1"):
+            Patience(quorum=quorum)
+
+    @pytest.mark.parametrize("name", ["grace", "wait", "resend"])
+    @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+    def test_seconds_are_positive(self, name, seconds):
+        with pytest.raises(InputError, match=f"{name}: expected seconds above 0"):
+            Patience(**{name: seconds})
+
+
+class TestExchange:
+    def test_everybody_answers(self, clock, tmp_path):
+        own = convener(Counter(clock, {0: reply(0), 1: reply(1)}), tmp_path)
+        assert [found.client for found in own.exchange(requests(2))] == [0, 1]
+        assert own.offences == []
+        assert clock.now < 1
+
+    def test_with_a_quorum_it_goes_on_after_the_grace(self, clock, tmp_path):
+        own = convener(Counter(clock, {0: reply(0), 1: None}), tmp_path)
+        assert [found.client for found in own.exchange(requests(2))] == [0]
+        assert [vars(offence) for offence in own.offences] == [
+            {"client": 1, "phase": "averaging", "round": 0, "reason": "no answer within 30 s"}
+        ]
+        assert clock.now == pytest.approx(30)
+
+    def test_without_one_it_waits_longer_and_says_who_is_missing(self, clock, tmp_path):
+        counter = Counter(clock, {0: reply(0), 1: None, 2: None})
+        with pytest.raises(InterruptedRunError) as caught:
+            convener(counter, tmp_path).exchange(requests(3))
+        assert str(caught.value) == (
+            "1 of 3 silos answered within 100 s, fewer than the quorum; missing: 1, 2. The same "
+            "command with --resume goes on from the last round"
+        )
+        assert clock.now == pytest.approx(100)
+        assert len(counter.kinds(1)) == 10, "a letter goes out again every 10 s"
+        assert len(counter.kinds(0)) == 1
+
+    def test_one_silo_is_always_needed(self, clock, tmp_path):
+        with pytest.raises(InterruptedRunError, match="0 of 2 silos"):
+            convener(Counter(clock, {0: None, 1: None}), tmp_path, quorum=0.01).exchange(
+                requests(2)
+            )
+
+    def test_a_silo_that_is_down_is_not_asked_without_a_pause(self, clock, tmp_path):
+        counter = Counter(clock, {0: reply(0), 1: Lost("down")})
+        convener(counter, tmp_path).exchange(requests(2))
+        assert len(counter.kinds(1)) <= 31
+
+    def test_nobody_keeps_states_or_measures(self, clock, tmp_path):
+        own = convener(Counter(clock, {0: reply(0)}), tmp_path)
+        own.restore([])
+        assert own.states() == []
+        assert own.measure({}).result() == []
+
+
+class TestComingBack:
+    def ready(self, counter: Counter, folder, **patience: float) -> Convener:
+        """Two rounds are behind."""
+        own = convener(counter, folder, **patience)
+        says, counter.says = counter.says, {client: reply(client) for client in counter.says}
+        for round in range(2):
+            own.exchange(requests(len(says), round))
+        counter.says = says
+        counter.asked.clear()
+        return own
+
+    def test_who_forgot_all_is_told_all(self, clock, tmp_path):
+        heard = []
+
+        def forgetful(letter: Letter) -> Letter:
+            heard.append((letter.header["kind"], letter.header.get("place")))
+            if letter.header.get("silent") or letter.header["kind"] == "agree":
+                return Letter({"done": True})
+            return reply(1) if len(heard) > 4 else Letter({"sync": None})
+
+        own = self.ready(Counter(clock, {0: reply(0), 1: forgetful}), tmp_path)
+        assert len(own.exchange(requests(2, 2))) == 2
+        places = [place_of(0, round, 0) for round in range(3)]
+        assert heard == [
+            ("request", places[2]),
+            ("agree", None),
+            ("request", places[0]),
+            ("request", places[1]),
+            ("request", places[2]),
+        ]
+
+    def test_who_refuses_what_it_missed_is_left_out_and_stops_nobody(self, clock, tmp_path):
+        def hostile(letter: Letter) -> Letter:
+            if letter.header["kind"] == "agree":
+                return Letter({"refused": "not any more"})
+            return Letter({"sync": None})
+
+        own = self.ready(Counter(clock, {0: reply(0), 1: hostile}), tmp_path)
+        assert [found.client for found in own.exchange(requests(2, 2))] == [0]
+        assert [offence.reason for offence in own.offences] == ["the silo refuses: not any more"]
+
+    @pytest.mark.parametrize("last", [None, "00-000000-00", "zz", 7])
+    def test_who_falls_silent_then_holds_nobody_up_for_longer_than_the_grace(
+        self, clock, tmp_path, last
+    ):
+        def hostile(letter: Letter) -> Letter | None:
+            told = letter.header["kind"] == "agree" or letter.header["silent"]
+            return None if told else Letter({"sync": last})
+
+        own = self.ready(Counter(clock, {0: reply(0), 1: hostile}), tmp_path)
+        began = clock.now
+        assert [found.client for found in own.exchange(requests(2, 2))] == [0]
+        assert [offence.reason for offence in own.offences] == ["no answer within 30 s"]
+        assert clock.now - began < 45
+
+
+class TestAgreeing:
+    def test_a_refusal_is_the_user_s_to_read(self, clock, tmp_path):
+        own = convener(Counter(clock, {0: Letter({}), 1: Letter({"refused": "no"})}), tmp_path)
+        with pytest.raises(InputError, match="client 1 refuses the run: no"):
+            own.agree([0, 1])
+
+    def test_who_does_not_answer_is_named(self, clock, tmp_path):
+        own = convener(Counter(clock, {0: Letter({}), 1: Lost("down")}), tmp_path)
+        with pytest.raises(InterruptedRunError, match="no answer from client 1 within 100 s"):
+            own.agree([0, 1])
+
+    def test_the_answers_are_in_the_clients_order(self, clock, tmp_path):
+        counter = Counter(clock, {0: Letter({"own": 0}), 1: Letter({"own": 1})})
+        assert convener(counter, tmp_path).agree([1, 0]) == {0: {"own": 0}, 1: {"own": 1}}
+
+
+class TestMeeting:
+    def test_it_waits_for_all(self, clock):
+        late: list[Letter] = []
+
+        def second(letter: Letter) -> Letter | Lost:
+            late.append(letter)
+            return Letter({"name": "b"}) if len(late) > 2 else Lost("starting")
+
+        found = meet(Counter(clock, {0: Letter({"name": "a"}), 1: second}), 2, Patience())
+        assert found == {10: {"name": "a"}, 11: {"name": "b"}}
+
+    def test_it_says_how_many_came(self, clock, caplog):
+        counter = Counter(clock, {0: Letter({"name": "a"}), 1: Lost("no app")})
+        with (
+            caplog.at_level(logging.WARNING, "feddep"),
+            pytest.raises(InterruptedRunError, match="1 of 2 silos are connected after 20 s"),
+        ):
+            meet(counter, 2, Patience(wait=20))
+        assert "cannot introduce itself: no app" in caplog.text
+        assert len(counter.kinds(0)) == 1, "who is known is not asked again"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {},
+        {"client": None, "metrics": {}},
+        {"client": 0, "metrics": None},
+        {"client": 0, "metrics": {"loss": "low"}},
+        {"client": float("inf"), "metrics": {}},
+        {"client": 0, "metrics": {"loss": 10**400}},
+    ],
+)
+def test_what_is_no_reply_is_refused(header):
+    with pytest.raises(RuntimeFailureError, match="expected a reply"):
+        reply_of(Letter(header))

@@ -1,0 +1,104 @@
+"""The silo's process that stays: letters over a socket that only its user can reach."""
+
+import signal
+import stat
+import sys
+import threading
+import time
+from contextlib import suppress
+from multiprocessing.connection import Client
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from feddep.deployment import resident, silo
+from feddep.deployment.resident import ask, socket_address
+from feddep.errors import InputError, RuntimeFailureError
+from feddep.runtime.letter import Letter
+
+
+class Echo:
+    """A station that says what it hears, and leaves when it is told to."""
+
+    def graph(self) -> None:
+        pass
+
+    def answer(self, letter: Letter, pieces) -> Letter:
+        if letter.header.get("kind") == "leave":
+            raise SystemExit
+        return Letter({"heard": letter.header, "pieces": pieces}, letter.arrays)
+
+
+def until_it_leaves() -> None:
+    with suppress(SystemExit):
+        resident.main()
+
+
+@pytest.fixture
+def address(monkeypatch):
+    """Where the program listens; here it is a thread."""
+    with socket_address() as address:
+        monkeypatch.setattr(silo, "open_station", lambda config: (Echo(), str(config)))
+        monkeypatch.setattr(sys, "argv", ["resident", "silo.toml", address])
+        monkeypatch.setattr(signal, "signal", lambda *_: None)  # for the main thread only
+        thread = threading.Thread(target=until_it_leaves, daemon=True)
+        thread.start()
+        while not Path(address).exists():
+            assert thread.is_alive()
+            time.sleep(0.002)
+        ask(address, Letter({}))
+        yield address
+        with pytest.raises(RuntimeFailureError):
+            ask(address, Letter({"kind": "leave"}))
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_a_letter_is_answered_with_its_arrays(address):
+    letter = Letter({"kind": "request"}, {"a": np.arange(6.0).reshape(2, 3)})
+    for _ in range(3):
+        answer = ask(address, letter)
+        assert answer.header == {"heard": {"kind": "request"}, "pieces": "silo.toml"}
+        assert np.array_equal(answer.arrays["a"], letter.arrays["a"])
+
+
+def test_who_hangs_up_or_talks_nonsense_ends_nothing(address):
+    with Client(address, "AF_UNIX"):
+        pass
+    with Client(address, "AF_UNIX") as connection:
+        connection.send_bytes(b"nonsense")
+        with pytest.raises((EOFError, OSError)):
+            connection.recv_bytes()
+    with Client(address, "AF_UNIX") as connection:
+        connection.send_bytes(resident.pack({"kind": "request"}, {}))
+    assert ask(address, Letter({})).header["heard"] == {}
+
+
+def test_nobody_else_reaches_the_socket(address):
+    assert stat.S_IMODE(Path(address).parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(Path(address).stat().st_mode) == 0o600
+    assert len(address) < 100, "longer addresses do not exist"
+
+
+def test_the_place_is_gone_afterwards():
+    with socket_address() as address:
+        folder = Path(address).parent
+        assert folder.is_dir()
+    assert not folder.exists()
+
+
+def test_nobody_there():
+    with socket_address() as address, pytest.raises(RuntimeFailureError, match="does not answer"):
+        ask(address, Letter({"kind": "hello"}))
+
+
+def test_a_silo_that_cannot_start_says_why(monkeypatch):
+    def broken(config):
+        raise InputError(f"cannot read {config}")
+
+    monkeypatch.setattr(silo, "open_station", broken)
+    monkeypatch.setattr(sys, "argv", ["resident", "silo.toml", "/nowhere"])
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit, match=r"error: cannot read silo\.toml"):
+        resident.main()

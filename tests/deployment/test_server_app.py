@@ -1,0 +1,85 @@
+"""The server's program for Flower: it runs what the folder asks for, and writes down trouble."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from feddep.deployment import server_app
+from feddep.deployment.convener import Patience
+from feddep.deployment.server_app import TROUBLE, main
+from feddep.errors import InputError
+from feddep.runtime.flower.post import FlowerPost
+from feddep.scenario.spec import RunSpec
+
+SPEC = RunSpec(method="fedavg", seed=3)
+
+
+@pytest.fixture
+def config(tmp_path) -> dict[str, Any]:
+    (tmp_path / "spec.toml").write_text(SPEC.to_toml())
+    seconds = {"grace": 2.0, "wait": 3.0, "resend": 4.0}
+    return {
+        "folder": str(tmp_path),
+        "crossings": "",
+        "quorum": 0.5,
+        "largest-norm": 9.0,
+        **seconds,
+    }
+
+
+@pytest.fixture
+def called(monkeypatch) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+
+    def federate(post, spec, folder, **options):
+        told.update(post=post, spec=spec, folder=folder, **options)
+        if "error" in told:
+            raise told["error"]
+
+    monkeypatch.setattr(server_app, "federate", federate)
+    return told
+
+
+def run(config: dict[str, Any]) -> None:
+    main(None, SimpleNamespace(run_config=config))
+
+
+def test_it_runs_the_folder_s_spec(config, called, tmp_path):
+    run(config)
+    assert isinstance(called["post"], FlowerPost)
+    assert called["spec"] == SPEC
+    assert called["folder"].path == tmp_path
+    assert called["patience"] == Patience(quorum=0.5, grace=2, wait=3, resend=4)
+    assert called["largest_norm"] == 9.0
+    assert called["known"] == {}
+    assert not (tmp_path / TROUBLE).exists()
+
+
+def test_edges_between_silos_are_the_server_s_knowledge(config, called, tmp_path):
+    rows = np.array([[0, 1, 2]])
+    save_file({"0": rows}, tmp_path / "crossings")
+    run(config | {"crossings": str(tmp_path / "crossings")})
+    assert np.array_equal(called["known"]["crossings/0"], rows)
+
+
+def test_trouble_is_written_down_for_whoever_started_it(config, called, tmp_path):
+    called["error"] = InputError("client 1 refuses the run: no")
+    with pytest.raises(InputError):
+        run(config)
+    assert (tmp_path / TROUBLE).read_text() == "InputError\nclient 1 refuses the run: no\n"
+
+
+@pytest.mark.parametrize("wrong", [{"quorum": 3.0}, {"crossings": "/nowhere"}])
+def test_so_is_trouble_with_what_it_was_told(config, called, tmp_path, wrong):
+    with pytest.raises(InputError):
+        run(config | wrong)
+    assert (tmp_path / TROUBLE).read_text().startswith("InputError\n")
+
+
+def test_and_a_crossings_file_that_is_none(config, called, tmp_path):
+    (tmp_path / "crossings").write_bytes(b"nonsense")
+    with pytest.raises(InputError, match="crossings"):
+        run(config | {"crossings": str(tmp_path / "crossings")})
