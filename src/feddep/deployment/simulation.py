@@ -47,15 +47,20 @@ def run_simulated(
     with tempfile.TemporaryDirectory(prefix="feddep-") as folder:
         data = Path(folder) / "shards"
         write_shards(shards, data)
-        os.environ[client_app.SIMULATION] = str(data)
         results: list[Result] = []
 
         def main(grid: Grid) -> None:
             start = partial(convened, spec, FlowerPost(grid), Path(folder) / "requests")
             results.append(run(spec, shards, start=start, **options))
 
-        address = os.environ.get(CLUSTER)
-        simulate(main, client_app.app, shards.clients, workers or cores(), address)
+        simulate(
+            main,
+            client_app.app,
+            shards.clients,
+            workers or cores(),
+            os.environ.get(CLUSTER),
+            {client_app.SIMULATION: str(data)},
+        )
     return results[0]
 
 
