@@ -1,5 +1,6 @@
 """Every tuned preset is what its stored validation records choose."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -12,7 +13,9 @@ from feddep.scenario import presets
 ROOT = Path(__file__).parents[2]
 TEXT = Path(presets.__file__).with_name("presets.toml").read_text()
 ENTRIES = re.findall(
-    r"\[tuned\.([\w-]+)\.(\w+)\]\n# (\S+\.jsonl): trial (\d+) of (\d+), .* over (\d+) seeds", TEXT
+    r"\[tuned\.([\w-]+)\.(\w+)\]\n# (\S+\.jsonl): trial (\d+) of (\d+), .* over (\d+) seeds, "
+    r"5 clients(?:, (.*) split)?",
+    TEXT,
 )
 
 
@@ -24,14 +27,18 @@ def test_every_entry_names_its_records():
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: f"{entry[0]}-{entry[1]}")
 def test_the_records_choose_it_by_validation(entry):
-    method, dataset, records, trial, trials, seeds = entry
+    method, dataset, records, trial, trials, seeds, splits = entry
+    folder = ROOT / "experiments" / "tuning"
+    first = json.loads((folder / records).read_text().splitlines()[0])["settings"]
+    promised = {key: first[key] for key in presets.PROMISES if key in first}  # FedGNN: no noise
     tuning = Tuning.declare(
         method,
         dataset,
         trials=int(trials),
         seeds=int(seeds),
-        fixed={"partition.clients": 5},
-        folder=ROOT / "experiments" / "tuning",
+        splits=splits.split(" and ") if splits else (),
+        fixed={"partition.clients": 5, **promised},
+        folder=folder,
     )
     assert tuning.results.name == records
     outcome = tuning.outcome()
