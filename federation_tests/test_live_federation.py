@@ -1,6 +1,7 @@
 """Server and silos as real processes: TLS, node keys, and what happens when parts of it die."""
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -147,9 +148,10 @@ def test_an_unregistered_key_is_refused(cluster, tmp_path):
     assert "the server does not know this key" in program.log.read_text()
 
 
-def test_flower_itself_refuses_an_unregistered_key(cluster, tmp_path):
+def test_flower_itself_refuses_an_unregistered_key(cluster, tmp_path, monkeypatch):
     from feddep.deployment.certificates import key_openssh, new_key
 
+    monkeypatch.setenv("PATH", str(Path(FEDDEP).parent), prepend=os.pathsep)
     key = tmp_path / "stranger.key"
     key.write_bytes(key_openssh(new_key()))
     key.chmod(0o600)
