@@ -1,12 +1,4 @@
-"""Every federated method on Flower, two rounds: weights and bytes as in process.
-
-Starting Ray takes longer than all the runs, so it is started once; a cluster is also what a
-simulation on several machines runs on.
-"""
-
-import subprocess
-import sys
-from pathlib import Path
+"""Every federated method on Flower, two rounds: weights and bytes as in process."""
 
 import numpy as np
 import pytest
@@ -31,21 +23,8 @@ GIVEN = {
 }
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    ray = str(Path(sys.executable).with_name("ray"))
-    start = ("start", "--head", "--port=0", "--num-cpus=2", "--include-dashboard=false")
-    started = subprocess.run([ray, *start], capture_output=True, text=True, check=True)
-    address = next(
-        word.split("'")[1] for word in started.stdout.split() if word.startswith("--address='")
-    )
-    yield address
-    subprocess.run([ray, "stop", "--force"], capture_output=True, check=False)
-
-
 @pytest.mark.parametrize("method", FEDERATED)
-def test_as_in_process(cluster, method, monkeypatch):
-    monkeypatch.setenv("RAY_ADDRESS", cluster)
+def test_as_in_process(method):
     from feddep.deployment.simulation import run_simulated
 
     given = {**GIVEN, "method": method}

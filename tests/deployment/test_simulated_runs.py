@@ -1,5 +1,6 @@
 """``feddep run --runtime flower-sim`` without Ray: what it is given, and what it gives."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,13 @@ SPEC = RunSpec().with_settings({**SMALL, "method": "fedavg", "training.rounds": 
 def test_every_client_is_a_node(small_shards, monkeypatch):
     told = {}
 
-    def simulate(main, client_app, silos, cores, address, environment):
-        folder = Path(environment[SIMULATION])
+    def simulate(main, client_app, silos, cores, address):
+        folder = Path(os.environ[SIMULATION])
         told.update(app=client_app, silos=silos, cores=cores, address=address, folder=folder)
         assert read_shards(folder).clients == 3
         main(None)
 
+    monkeypatch.setenv(SIMULATION, "")
     monkeypatch.setenv(CLUSTER, "10.0.0.1:6379")
     monkeypatch.setattr(simulation, "simulate", simulate)
     monkeypatch.setattr(simulation, "FlowerPost", lambda grid: Desk(stations(small_shards)))

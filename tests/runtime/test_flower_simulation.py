@@ -31,7 +31,7 @@ def flower(monkeypatch) -> dict[str, Any]:
 
 
 def run(main, address: str | None = None) -> None:
-    simulate(main, ClientApp(), silos=5, cores=2, address=address, environment={"WHERE": "here"})
+    simulate(main, ClientApp(), silos=5, cores=2, address=address)
 
 
 def test_the_server_s_part_gets_the_grid_and_nothing_calls_home(flower):
@@ -43,18 +43,13 @@ def test_the_server_s_part_gets_the_grid_and_nothing_calls_home(flower):
         "num_cpus": 2,
         "include_dashboard": False,
         "log_to_driver": False,
-        "runtime_env": {"env_vars": {"WHERE": "here"}},
     }
     assert {name: os.environ[name] for name in QUIET} == QUIET
 
 
 def test_a_cluster_that_runs_already_is_used(flower):
     run(lambda grid: None, address="10.0.0.1:6379")
-    assert flower["init_args"] == {
-        "address": "10.0.0.1:6379",
-        "log_to_driver": False,
-        "runtime_env": {"env_vars": {"WHERE": "here"}},
-    }
+    assert flower["init_args"] == {"address": "10.0.0.1:6379"}
 
 
 @pytest.mark.parametrize("error", [InputError("no such method"), KeyboardInterrupt()])

@@ -40,27 +40,21 @@ def run_simulated(
 ) -> Result:
     """:func:`~feddep.experiments.pipeline.run` with Flower's nodes for clients.
 
-    With the environment variable ``RAY_ADDRESS`` the silos run on that Ray cluster, whose machines
-    must see the same temporary folder (``TMPDIR``) for their data.
-
+    With the environment variable ``RAY_ADDRESS`` a Ray that runs already is used. Its workers find
+    the data only if they see the same ``FEDDEP_SIMULATION`` folder; several machines are untried.
     """
     with tempfile.TemporaryDirectory(prefix="feddep-") as folder:
         data = Path(folder) / "shards"
         write_shards(shards, data)
+        os.environ[client_app.SIMULATION] = str(data)
         results: list[Result] = []
 
         def main(grid: Grid) -> None:
             start = partial(convened, spec, FlowerPost(grid), Path(folder) / "requests")
             results.append(run(spec, shards, start=start, **options))
 
-        simulate(
-            main,
-            client_app.app,
-            shards.clients,
-            workers or cores(),
-            os.environ.get(CLUSTER),
-            {client_app.SIMULATION: str(data)},
-        )
+        address = os.environ.get(CLUSTER)
+        simulate(main, client_app.app, shards.clients, workers or cores(), address)
     return results[0]
 
 

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from flwr.clientapp import ClientApp
@@ -22,12 +22,7 @@ QUIET = {
 
 
 def simulate(
-    main: Callable[[Grid], None],
-    client_app: ClientApp,
-    silos: int,
-    cores: int,
-    address: str | None,
-    environment: Mapping[str, str],
+    main: Callable[[Grid], None], client_app: ClientApp, silos: int, cores: int, address: str | None
 ) -> None:
     """Calls ``main`` with a grid of simulated silos.
 
@@ -37,7 +32,6 @@ def simulate(
         silos: how many.
         cores: of this machine to use; each silo at work takes one.
         address: of a Ray cluster that is already running; None starts Ray on this machine.
-        environment: variables that the silos' processes are to see, wherever they run.
 
     Raises:
         RuntimeFailureError: the simulation itself failed; an error of ``main``'s comes as it is.
@@ -58,8 +52,7 @@ def simulate(
             errors.append(error)  # Flower would print it and exit
 
     here = {"num_cpus": cores, "include_dashboard": False, "log_to_driver": False}
-    started: Any = {"address": address, "log_to_driver": False} if address else here
-    started["runtime_env"] = {"env_vars": dict(environment)}
+    started: Any = {"address": address} if address else here
     try:
         run_simulation(
             server_app,
