@@ -81,6 +81,27 @@ def test_nobody_else_reaches_the_socket(address):
     assert len(address) < 100, "longer addresses do not exist"
 
 
+def test_the_address_appears_only_when_somebody_listens(monkeypatch):
+    reachable = []
+
+    class Watched(resident.Listener):
+        def __init__(self, address, family):
+            super().__init__(address, family)
+            reachable.append(Path(silo_address).exists())
+
+        def accept(self):
+            reachable.append(Path(silo_address).exists())
+            raise SystemExit
+
+    monkeypatch.setattr(resident, "Listener", Watched)
+    monkeypatch.setattr(silo, "open_station", lambda config: (Echo(), str(config)))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with socket_address() as silo_address:
+        monkeypatch.setattr(sys, "argv", ["resident", "silo.toml", silo_address])
+        until_it_leaves()
+    assert reachable == [False, True]
+
+
 def test_the_place_is_gone_afterwards():
     with socket_address() as address:
         folder = Path(address).parent

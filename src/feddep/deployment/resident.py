@@ -6,7 +6,6 @@ longer than most answers; so that process only hands the letter over a socket to
 """
 
 import logging
-import os
 import signal
 import sys
 import tempfile
@@ -55,8 +54,10 @@ def main() -> None:
         station.graph()
     except FeddepError as error:
         sys.exit(f"error: {error}")
-    with Listener(address, "AF_UNIX") as listener:
-        os.chmod(address, 0o600)  # noqa: PTH101
+    unready = Path(f"{address}.unready")
+    with Listener(str(unready), "AF_UNIX") as listener:
+        unready.chmod(0o600)
+        Path(address).hardlink_to(unready)  # the address appears when somebody listens there
         while True:
             with suppress(OSError, EOFError, FeddepError), listener.accept() as connection:
                 _serve(connection, station, pieces)
