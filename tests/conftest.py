@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from threading import Thread
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,21 @@ def small_graph() -> "Graph":
 def small_shards(small_graph: "Graph") -> "Shards":
     """The small graph, split and dealt out to three clients."""
     return feddep.partition(small_graph, clients=3, seed=0)
+
+
+@pytest.fixture(scope="session")
+def odd_shards(small_shards: "Shards") -> "Shards":
+    """An ordinary client, one without training nodes, and one with a single node."""
+    import numpy as np
+
+    from feddep.graph.graph import Part
+
+    owner = np.minimum(small_shards.owner, 1)
+    owner[np.flatnonzero(small_shards.owner == 2)[0]] = 2
+    split = small_shards.graph.split.copy()
+    split[(owner == 1) & (split == Part.TRAIN)] = Part.NONE
+    split[owner == 2] = Part.TRAIN
+    return replace(small_shards, graph=small_shards.graph.with_split(split), owner=owner)
 
 
 @pytest.fixture(scope="session")

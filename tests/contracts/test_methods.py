@@ -1,23 +1,24 @@
 """What every method must keep to, whatever its phases are."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import small_runs
 from feddep.algorithms import METHODS, find_method
 from feddep.errors import InputError, InterruptedRunError
 from feddep.experiments import pipeline
 from feddep.experiments.folder import RunFolder
 from feddep.experiments.records import without_times
-from feddep.federation.conduct import Progress, conduct
 from feddep.federation.messages import group_of
 from feddep.graph.graph import Part
-from feddep.runtime.inprocess import InProcess
-from feddep.scenario.build import known_at_first, parties, recipe_for, settings_of
-from feddep.scenario.spec import RunSpec
+from feddep.scenario.build import parties, recipe_for
+
+ROUNDS = {"training.rounds": 3}
+spec_of = partial(small_runs.spec_of, **ROUNDS)
 
 
 @pytest.fixture(scope="module", params=METHODS)
@@ -28,19 +29,6 @@ def method(request):
 def test_a_borrowed_preset_is_that_of_a_method_with_one_of_its_own(method):
     if method.preset_of is not None:
         assert find_method(method.preset_of).preset_of is None
-
-
-def spec_of(method, shards, **settings):
-    small = {
-        "method": method.name,
-        "training.rounds": 3,
-        "model.hidden": 8,
-        "embedding.width": 6,
-        "embedding.epochs": 2,
-        "generator.epochs": 2,
-        "generator.refresh": 2,
-    }
-    return RunSpec().with_settings(small | settings_of(shards) | settings | dict(method.settings))
 
 
 def run(method, shards, *, workers=1, seed=0, **options):
@@ -121,17 +109,6 @@ class TestResult:
             assert set(found) <= set(range(small_graph.classes))
 
 
-@pytest.fixture(scope="module")
-def odd_shards(small_shards):
-    """An ordinary client, one without training nodes, and one with a single node."""
-    owner = np.minimum(small_shards.owner, 1)
-    owner[np.flatnonzero(small_shards.owner == 2)[0]] = 2
-    split = small_shards.graph.split.copy()
-    split[(owner == 1) & (split == Part.TRAIN)] = Part.NONE
-    split[owner == 2] = Part.TRAIN
-    return replace(small_shards, graph=small_shards.graph.with_split(split), owner=owner)
-
-
 class TestOddClients:
     def test_they_take_part_and_do_no_harm(self, method, odd_shards):
         shapes = [(g.nodes, g.edges, len(g.members(Part.TRAIN))) for g in odd_shards]
@@ -163,27 +140,11 @@ class TestStopping:
         assert_same(result, run(method, small_shards, folder=folder))
 
 
-class Recorder:
-    """A transport that keeps what it passes on."""
-
-    def __init__(self, transport):
-        self.transport, self.messages = transport, []
-
-    def exchange(self, requests):
-        replies = self.transport.exchange(requests)
-        self.messages += zip(requests, replies, strict=True)
-        return replies
-
-
 @pytest.fixture(scope="module")
 def messages(method, small_shards):
     """Every request of a run with its reply."""
-    recipe = recipe_for(spec_of(method, small_shards), small_shards.graph, method)
-    with InProcess(small_shards, method, recipe, workers=1, device="cpu") as runtime:
-        recorder = Recorder(runtime)
-        start = Progress(state=known_at_first(small_shards, method))
-        conduct(method.phases, recipe, runtime.clients, recorder, start, lambda *_: None)
-    return recorder.messages
+    host = small_runs.host_of(method, small_shards, **ROUNDS)
+    return small_runs.messages_of(host, small_shards)
 
 
 class TestTraffic:

@@ -72,7 +72,7 @@ def method(fedprox):
     return find_method("fedprox:METHOD")
 
 
-result, messages, odd_shards = contract.result, contract.messages, contract.odd_shards
+result, messages = contract.result, contract.messages
 TestResult, TestOddClients = contract.TestResult, contract.TestOddClients
 TestStopping, TestTraffic = contract.TestStopping, contract.TestTraffic
 TestDisclosure = contract.TestDisclosure

@@ -23,14 +23,7 @@ from feddep.privacy.ledger import (
 from feddep.reports.privacy import Question, answer, of_run
 from feddep.scenario.build import resolve, settings_of
 from feddep.scenario.spec import RunSpec
-
-SMALL = {
-    "training.rounds": 2,
-    "model.hidden": 8,
-    "embedding.width": 6,
-    "embedding.epochs": 2,
-    "generator.epochs": 2,
-}
+from small_runs import SMALL
 
 
 def run(small_shards, method="feddep", folder=None, **privacy):

@@ -4,19 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from feddep.algorithms import METHODS, find_method
 from feddep.errors import RuntimeFailureError
 from feddep.federation.aggregation import AggregationSpec, aggregate, weighted_mean
-from feddep.federation.conduct import Progress, conduct
 from feddep.federation.messages import group
 from feddep.federation.metering import Meter
 from feddep.graph.graph import Part
 from feddep.learning.mending import mean_of
-from feddep.runtime.host import Host
-from feddep.scenario.build import known_at_first, parties, recipe_for, settings_of
-from feddep.scenario.spec import RunSpec
+from small_runs import carry_out, host_of
 
 STEPS = {
     "local": ["local_training/train"],
@@ -82,31 +78,14 @@ class Run:
     def __init__(
         self, shards, method, step=None, *, away=(0,), asleep=True, round=0, settings=None
     ):
-        method = find_method(method)
-        small = {
-            "training.rounds": 2,
-            "model.hidden": 8,
-            "embedding.width": 6,
-            "embedding.epochs": 2,
-            "generator.epochs": 2,
-            "generator.refresh": 2,
-        }
-        spec = RunSpec().with_settings(
-            small | settings_of(shards) | (settings or {}) | dict(method.settings)
-        )
-        self.recipe = recipe_for(spec, shards.graph, method)
-        graphs = dict(enumerate(parties(shards, method)))
-        cpu = torch.device("cpu")
-        self.host = Host(method, self.recipe, cpu, graphs, lambda: shards.graph)
+        self.host = host_of(find_method(method), shards, **(settings or {}))
         self.gap, self.asleep = (step, round, set(away)), asleep
         self.said, self.reports = [], []
         self.meter = Meter(self)
-        self.end = conduct(
-            method.phases,
-            self.recipe,
-            len(graphs),
+        self.end = carry_out(
+            self.host,
+            shards,
             self.meter,
-            Progress(state=known_at_first(shards, method)),
             lambda phase, report, progress: self.reports.append(report),
         )
 
@@ -155,6 +134,14 @@ def undisturbed(small_shards):
         return known[method]
 
     return run
+
+
+@pytest.fixture(scope="module")
+def only_first_trains(small_shards):
+    """The other clients have no training nodes."""
+    graph, split = small_shards.graph, small_shards.graph.split.copy()
+    split[(small_shards.owner > 0) & (split == Part.TRAIN)] = Part.NONE
+    return replace(small_shards, graph=graph.with_split(split))
 
 
 def test_the_cases_are_all_steps_of_all_phases(undisturbed):
@@ -219,13 +206,10 @@ class TestAveraging:
         mean = weighted_mean([group(reply.arrays, "classifier") for reply in replies], nodes)
         assert same([found.reports[1].classifier], [mean])
 
-    def test_it_cannot_go_on_without_those_who_train(self, small_shards):
-        graph, split = small_shards.graph, small_shards.graph.split.copy()
-        split[(small_shards.owner > 0) & (split == Part.TRAIN)] = Part.NONE
-        shards = replace(small_shards, graph=graph.with_split(split))
-        Run(shards, "fedavg", "averaging/train", away=(1, 2))
+    def test_it_cannot_go_on_without_those_who_train(self, only_first_trains):
+        Run(only_first_trains, "fedavg", "averaging/train", away=(1, 2))
         with pytest.raises(RuntimeFailureError, match="nothing to average; without an answer: 0"):
-            Run(shards, "fedavg", "averaging/train", away=(0,))
+            Run(only_first_trains, "fedavg", "averaging/train", away=(0,))
 
     @pytest.mark.parametrize("rule", ["median", "trimmed-mean"])
     def test_the_rule_is_that_of_the_spec(self, small_shards, rule):
@@ -264,11 +248,8 @@ class TestWarmStart:
         middle = np.median([arrays["features"] for arrays in sent], axis=0)
         assert np.array_equal(self.start(found)["features"], middle.astype(np.float32))
 
-    def test_without_anybody_who_trained_it_is_cold(self, small_shards, undisturbed):
-        graph, split = small_shards.graph, small_shards.graph.split.copy()
-        split[(small_shards.owner > 0) & (split == Part.TRAIN)] = Part.NONE
-        shards = replace(small_shards, graph=graph.with_split(split))
-        found = Run(shards, "feddep", "local_gnn/train", settings=WARM)
+    def test_without_anybody_who_trained_it_is_cold(self, only_first_trains, undisturbed):
+        found = Run(only_first_trains, "feddep", "local_gnn/train", settings=WARM)
         assert same([self.start(found)], [self.start(undisturbed("feddep"))])
 
 

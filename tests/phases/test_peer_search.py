@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from feddep.algorithms import find_method
 from feddep.experiments import pipeline
 from feddep.phases.peer_search import pull
-from feddep.scenario.build import settings_of
-from feddep.scenario.spec import RunSpec
+from small_runs import spec_of
 
 EPOCHS, WIDTH, SLOTS = 3, 6, 2
 
@@ -30,15 +30,12 @@ def test_a_pull_agrees_with_autograd():
 @pytest.fixture(scope="module")
 def result(small_shards):
     settings = {
-        "method": "feddep-wo-proto",
         "training.rounds": 1,
-        "model.hidden": 8,
         "embedding.width": WIDTH,
-        "embedding.epochs": 2,
         "generator.epochs": EPOCHS,
         "generator.slots": SLOTS,
     }
-    spec = RunSpec().with_settings(settings | settings_of(small_shards))
+    spec = spec_of(find_method("feddep-wo-proto"), small_shards, **settings)
     return pipeline.run(spec, small_shards, workers=1, device="cpu")
 
 

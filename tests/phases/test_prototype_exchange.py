@@ -5,24 +5,15 @@ import pytest
 
 from feddep.algorithms import find_method
 from feddep.experiments import pipeline
-from feddep.scenario.build import settings_of
-from feddep.scenario.spec import RunSpec
+from small_runs import spec_of
 
 CLUSTERS, WIDTH = 4, 6
 
 
 @pytest.fixture(scope="module")
 def result(small_shards):
-    settings = {
-        "method": "feddep",
-        "training.rounds": 2,
-        "model.hidden": 8,
-        "embedding.clusters": CLUSTERS,
-        "embedding.width": WIDTH,
-        "embedding.epochs": 2,
-        "generator.epochs": 2,
-    }
-    spec = RunSpec().with_settings(settings | settings_of(small_shards))
+    settings = {"embedding.clusters": CLUSTERS, "embedding.width": WIDTH}
+    spec = spec_of(find_method("feddep"), small_shards, **settings)
     return pipeline.run(spec, small_shards, workers=1, device="cpu")
 
 
