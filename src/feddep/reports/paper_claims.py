@@ -20,6 +20,8 @@ the number of classes                     the C of Table 2 that is closest to it
 
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from feddep.experiments.records import Record
@@ -51,13 +53,12 @@ PRIVACY = Evidence("privacy", {"dataset": "msacademic"})
 
 _CLASSES = {"cora": 7, "citeseer": 6, "pubmed": 3, "msacademic": 15}
 _CLUSTERS = (3, 5, 10, 15, 20)
-_C, _L = "embedding.clusters", "embedding.depth"
+_KEYS = {"C": "embedding.clusters", "L": "embedding.depth", "M": "partition.clients"}
 
 
 def _where(evidence: Evidence, **settings: Any) -> Evidence:
     """A part of some evidence."""
-    named = {"clients": "partition.clients"}
-    more = {named.get(key, key): value for key, value in settings.items()}
+    more = {_KEYS.get(key, key): value for key, value in settings.items()}
     return Evidence(evidence.sweep, {**evidence.where, **more}, evidence.apart)
 
 
@@ -68,37 +69,54 @@ def _by_dataset(evidence: Evidence) -> Evidence:
 
 # Measures
 
-Score = Callable[[Case], float]
+
+@dataclass(frozen=True)
+class Score:
+    """An accuracy, in symbols and as it is taken from a case."""
+
+    text: str
+    of: Callable[[Case], float]
 
 
 def of(*methods: str) -> Score:
     """The mean accuracy of some methods."""
-    return lambda case: statistics.fmean(map(case.accuracy, methods))
+    text = ", ".join(methods)
+    return Score(
+        text if len(methods) == 1 else f"mean({text})",
+        lambda case: statistics.fmean(map(case.accuracy, methods)),
+    )
 
 
-def feddep_with(key: str, *values: int) -> Score:
+def feddep_with(symbol: str, *values: int) -> Score:
     """FedDEP's mean accuracy over some values of a setting."""
-    return lambda case: statistics.fmean(case.accuracy("feddep", {key: value}) for value in values)
+    key, text = _KEYS[symbol], f"({symbol} = {', '.join(map(str, values))})"
+    return Score(
+        text if len(values) == 1 else f"mean{text}",
+        lambda case: statistics.fmean(case.accuracy("feddep", {key: value}) for value in values),
+    )
 
 
-def less(text: str, one: Score, other: Score) -> Measure:
+def less(one: Score, other: Score) -> Measure:
     """One score less another."""
-    return Measure(text, lambda case: one(case) - other(case))
+    return Measure(f"{one.text} − {other.text}", lambda case: one.of(case) - other.of(case))
 
 
 def lead(method: str, other: str) -> Measure:
     """By how much a method is ahead of another."""
-    return less(f"{method} − {other}", of(method), of(other))
+    return less(of(method), of(other))
 
 
 def growth(method: str, other: str) -> Measure:
     """By how much the lead is larger with 10 clients, who lose more edges, than with 3."""
 
-    def lead_with(clients: int) -> Score:
-        where = {"partition.clients": clients}
-        return lambda case: case.accuracy(method, where) - case.accuracy(other, where)
+    def lead_with(case: Case, clients: int) -> float:
+        where = {_KEYS["M"]: clients}
+        return case.accuracy(method, where) - case.accuracy(other, where)
 
-    return less(f"({method} − {other}), M = 10 less M = 3", lead_with(10), lead_with(3))
+    return Measure(
+        f"({method} − {other}), M = 10 less M = 3",
+        lambda case: lead_with(case, 10) - lead_with(case, 3),
+    )
 
 
 def _closest(case: Case) -> float:
@@ -106,7 +124,7 @@ def _closest(case: Case) -> float:
     classes = _CLASSES[case.rows[0][0]["dataset"]]
     closest = min(_CLUSTERS, key=lambda clusters: abs(clusters - classes))
     others = [clusters for clusters in _CLUSTERS if clusters != closest]
-    return feddep_with(_C, closest)(case) - feddep_with(_C, *others)(case)
+    return less(feddep_with("C", closest), feddep_with("C", *others)).of(case)
 
 
 Amount = Callable[[Record], float]
@@ -179,59 +197,50 @@ SECTIONS = {
     "3.2": "efficiency analysis",
 }
 
-_GENERATORS = _bytes_in(NeighGenTraining.name)
-_MOST_LOST = _where(TABLE1, dataset="msacademic", clients=10)
+_MOST_LOST = _where(TABLE1, dataset="msacademic", M=10)
+
+
+def _ahead(text: str, method: str, other: str, *evidence: Evidence, above: float = 0.0) -> Claim:
+    """Of the overall performances; Table 1 is looked at unless something else is given."""
+    return Claim("4.2", text, lead(method, other), evidence or [TABLE1], above=above)
+
+
+def _fast(text: str, measure: Measure, below: float) -> Claim:
+    """Of the convergence analysis."""
+    return Claim("4.6", text, measure, [CURVES], above=None, below=below)
+
+
+def _cheap(text: str, measure: Measure, below: float = 0.0) -> Claim:
+    """Of the efficiency analysis."""
+    return Claim("3.2", text, measure, [TABLE1], above=None, below=below, every=True)
+
+
+_rounds_take = partial(times, "seconds of the rounds", amount=_seconds_of_rounds)
+_all_takes = partial(times, "seconds in all", amount=_seconds)
+_beside_generators = partial(
+    times, method="feddep", other="fedsage", theirs=_bytes_in(NeighGenTraining.name)
+)
+_POSITIVE = feddep_with("L", 1, 2, 3)
 
 CLAIMS: Sequence[Claim] = (
-    Claim("4.2", "FedDEP outperforms local models", lead("feddep", "local"), [TABLE1]),
-    Claim(
-        "4.2",
-        "FedDEP elevates vanilla FedAvg",
-        lead("feddep", "fedavg"),
-        [TABLE1, *ALSO],
-    ),
-    Claim("4.2", "FedDEP exceeds FedSage", lead("feddep", "fedsage"), [TABLE1, *ALSO]),
-    Claim("4.2", "FedDEP exceeds FedGNN", lead("feddep", "fedgnn"), [TABLE1]),
-    Claim("4.2", "FedDEP exceeds FedGraph (Table 1)", lead("feddep", "fedgraph"), [TABLE1]),
-    Claim("4.2", "FedDEP exceeds FedGSL (Table 1)", lead("feddep", "fedgsl"), [TABLE1]),
-    Claim(
-        "4.2",
+    _ahead("FedDEP outperforms local models", "feddep", "local"),
+    _ahead("FedDEP elevates vanilla FedAvg", "feddep", "fedavg", TABLE1, *ALSO),
+    _ahead("FedDEP exceeds FedSage", "feddep", "fedsage", TABLE1, *ALSO),
+    _ahead("FedDEP exceeds FedGNN", "feddep", "fedgnn"),
+    _ahead("FedDEP exceeds FedGraph (Table 1)", "feddep", "fedgraph"),
+    _ahead("FedDEP exceeds FedGSL (Table 1)", "feddep", "fedgsl"),
+    _ahead(
         "On CiteSeer FedDEP excels the global model",
-        lead("feddep", "global"),
-        [_where(one, dataset="citeseer") for one in (TABLE1, *ALSO[1:])],
+        "feddep",
+        "global",
+        *(_where(one, dataset="citeseer") for one in (TABLE1, *ALSO[1:])),
     ),
-    Claim("4.2", "DGen improves FedDEP", lead("feddep", "feddep-wo-dgen"), [TABLE1]),
-    Claim(
-        "4.2",
-        "FedDEP w/o Proto is ahead of FedDEP (Table 1)",
-        lead("feddep-wo-proto", "feddep"),
-        [TABLE1],
-    ),
-    Claim(
-        "4.2",
-        "Proto causes only a slight loss",
-        lead("feddep", "feddep-wo-proto"),
-        [TABLE1],
-        above=-SLIGHT,
-    ),
-    Claim(
-        "4.2",
-        "Under similar protection FedDEP exceeds DP-SGD (w/o NFDP)",
-        lead("feddep", "feddep-wo-nfdp"),
-        [TABLE1],
-    ),
-    Claim(
-        "4.2",
-        "FedDEP w/o Proto outperforms FedGNN",
-        lead("feddep-wo-proto", "fedgnn"),
-        [TABLE1],
-    ),
-    Claim(
-        "4.2",
-        "FedDEP w/o Proto outperforms DP-SGD (w/o NFDP)",
-        lead("feddep-wo-proto", "feddep-wo-nfdp"),
-        [TABLE1],
-    ),
+    _ahead("DGen improves FedDEP", "feddep", "feddep-wo-dgen"),
+    _ahead("FedDEP w/o Proto is ahead of FedDEP (Table 1)", "feddep-wo-proto", "feddep"),
+    _ahead("Proto causes only a slight loss", "feddep", "feddep-wo-proto", above=-SLIGHT),
+    _ahead("Under similar protection FedDEP exceeds DP-SGD (w/o NFDP)", "feddep", "feddep-wo-nfdp"),
+    _ahead("FedDEP w/o Proto outperforms FedGNN", "feddep-wo-proto", "fedgnn"),
+    _ahead("FedDEP w/o Proto outperforms DP-SGD (w/o NFDP)", "feddep-wo-proto", "feddep-wo-nfdp"),
     Claim(
         "4.2",
         "The more missing links, the larger the gain over FedAvg",
@@ -244,43 +253,43 @@ CLAIMS: Sequence[Claim] = (
         growth("feddep", "feddep-wo-dgen"),
         [_by_dataset(TABLE1)],
     ),
-    Claim(
-        "4.2",
+    _ahead(
         "With the most missing links FedDEP still clearly outperforms FedAvg",
-        lead("feddep", "fedavg"),
-        [_MOST_LOST],
+        "feddep",
+        "fedavg",
+        _MOST_LOST,
     ),
-    Claim(
-        "4.2",
+    _ahead(
         "With the most missing links FedDEP still clearly outperforms FedSage",
-        lead("feddep", "fedsage"),
-        [_MOST_LOST],
+        "feddep",
+        "fedsage",
+        _MOST_LOST,
     ),
     Claim(
         "4.3",
         "A positive L constantly elevates accuracy over L = 0",
-        less("mean(L = 1, 2, 3) − (L = 0)", feddep_with(_L, 1, 2, 3), feddep_with(_L, 0)),
+        less(_POSITIVE, feddep_with("L", 0)),
         [HOPS],
         every=True,
     ),
     Claim(
         "4.3",
         "A positive L constantly elevates accuracy over FedSage",
-        less("mean(L = 1, 2, 3) − fedsage", feddep_with(_L, 1, 2, 3), of("fedsage")),
+        less(_POSITIVE, of("fedsage")),
         [HOPS],
         every=True,
     ),
     Claim(
         "4.3",
         "The optimal L is usually around 2",
-        less("(L = 2) − mean(L = 1, 3)", feddep_with(_L, 2), feddep_with(_L, 1, 3)),
+        less(feddep_with("L", 2), feddep_with("L", 1, 3)),
         [HOPS],
     ),
     Claim(
         "4.3",
         "With many missing links (M = 10) a large L is worse",
-        less("(L = 2) − (L = 3)", feddep_with(_L, 2), feddep_with(_L, 3)),
-        [_where(HOPS, clients=10)],
+        less(feddep_with("L", 2), feddep_with("L", 3)),
+        [_where(HOPS, M=10)],
     ),
     Claim(
         "4.4",
@@ -291,11 +300,7 @@ CLAIMS: Sequence[Claim] = (
     Claim(
         "4.4",
         "C = 3 and C = 20 give slight drops",
-        less(
-            "mean(C = 3, 20) − mean(C = 5, 10, 15)",
-            feddep_with(_C, 3, 20),
-            feddep_with(_C, 5, 10, 15),
-        ),
+        less(feddep_with("C", 3, 20), feddep_with("C", 5, 10, 15)),
         [CLUSTERS],
         above=-SLIGHT,
         below=0.0,
@@ -303,7 +308,7 @@ CLAIMS: Sequence[Claim] = (
     Claim(
         "4.4",
         "FedDEP is insensitive to C in a wide range",
-        less("(C = 15) − (C = 5)", feddep_with(_C, 15), feddep_with(_C, 5)),
+        less(feddep_with("C", 15), feddep_with("C", 5)),
         [CLUSTERS],
         above=-SLIGHT,
         below=SLIGHT,
@@ -311,107 +316,53 @@ CLAIMS: Sequence[Claim] = (
     Claim(
         "4.5",
         "Under the same guarantee NFDP always outperforms injected noise (FedGNN)",
-        less(
-            "mean(feddep, feddep-wo-proto) − fedgnn",
-            of("feddep", "feddep-wo-proto"),
-            of("fedgnn"),
-        ),
+        less(of("feddep", "feddep-wo-proto"), of("fedgnn")),
         [PRIVACY],
         every=True,
     ),
-    Claim(
-        "4.6",
-        "FedDEP's accuracy improves rapidly",
-        later("feddep", "fedavg"),
-        [CURVES],
-        above=None,
-        below=AS_FAST,
-    ),
-    Claim(
-        "4.6",
+    _fast("FedDEP's accuracy improves rapidly", later("feddep", "fedavg"), AS_FAST),
+    _fast(
         "Training F takes no observable more time than in FedAvg: FedDEP",
-        times("seconds of the rounds", "feddep", "fedavg", _seconds_of_rounds),
-        [CURVES],
-        above=None,
-        below=NOT_OBSERVABLE,
+        _rounds_take("feddep", "fedavg"),
+        NOT_OBSERVABLE,
     ),
-    Claim(
-        "4.6",
+    _fast(
         "Training F takes no observable more time than in FedAvg: FedDEP w/o Proto",
-        times("seconds of the rounds", "feddep-wo-proto", "fedavg", _seconds_of_rounds),
-        [CURVES],
-        above=None,
-        below=NOT_OBSERVABLE,
+        _rounds_take("feddep-wo-proto", "fedavg"),
+        NOT_OBSERVABLE,
     ),
-    Claim(
-        "4.6",
-        "FedDEP saves training time compared to FedSage",
-        times("seconds of the rounds", "feddep", "fedsage", _seconds_of_rounds),
-        [CURVES],
-        above=None,
-        below=0.0,
-    ),
-    Claim(
-        "4.6",
+    _fast("FedDEP saves training time compared to FedSage", _rounds_take("feddep", "fedsage"), 0.0),
+    _fast(
         "FedDEP takes far less time than FedDEP w/o Proto",
-        times("seconds in all", "feddep", "feddep-wo-proto", _seconds),
-        [CURVES],
-        above=None,
-        below=FAR_LESS,
+        _all_takes("feddep", "feddep-wo-proto"),
+        FAR_LESS,
     ),
-    Claim(
-        "4.6",
+    _fast(
         "FedDEP takes only slightly more time than FedAvg",
-        times("seconds in all", "feddep", "fedavg", _seconds),
-        [CURVES],
-        above=None,
-        below=SLIGHTLY_MORE,
+        _all_takes("feddep", "fedavg"),
+        SLIGHTLY_MORE,
     ),
-    Claim(
-        "4.6",
+    _fast(
         "FedDEP takes only slightly more time than Global",
-        times("seconds in all", "feddep", "global", _seconds),
-        [CURVES],
-        above=None,
-        below=SLIGHTLY_MORE,
+        _all_takes("feddep", "global"),
+        SLIGHTLY_MORE,
     ),
-    Claim(
-        "3.2",
+    _cheap(
         "Training FedDEP's generators needs no communication",
-        times(
-            "bytes of the generators' training",
-            "feddep",
-            "fedsage",
-            _bytes_in(GeneratorPretraining.name),
-            _GENERATORS,
+        _beside_generators(
+            "bytes of the generators' training", amount=_bytes_in(GeneratorPretraining.name)
         ),
-        [TABLE1],
-        above=None,
-        below=NOTHING,
-        every=True,
+        NOTHING,
     ),
-    Claim(
-        "3.2",
+    _cheap(
         "Sharing prototypes ahead costs less than FedSage's generators",
-        times(
+        _beside_generators(
             "bytes of prototypes and generators",
-            "feddep",
-            "fedsage",
-            _bytes_in(PrototypeExchange.name, GeneratorPretraining.name),
-            _GENERATORS,
+            amount=_bytes_in(PrototypeExchange.name, GeneratorPretraining.name),
         ),
-        [TABLE1],
-        above=None,
-        below=0.0,
-        every=True,
     ),
-    Claim(
-        "3.2",
+    _cheap(
         "In all, its wider classifier included, FedDEP sends less than FedSage (our question)",
         times("bytes in all", "feddep", "fedsage", _all_bytes),
-        [TABLE1],
-        above=None,
-        below=0.0,
-        every=True,
     ),
 )
