@@ -1,19 +1,22 @@
 """Flower's simulation on Ray: with many silos, and with a large model."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from cluster import feddep
+from feddep.experiments.records import without_times
 
 pytest.importorskip("ray", reason="the simulation needs feddep[flower-sim]")
 
 
-def simulated(out: Path, *options: str) -> dict:
+def simulated(out: Path, *options: str, **environment: str) -> dict:
     done = feddep(
-        "run", "--runtime", "flower-sim", "--preset", "paper", "--json", "--out", out, *options
-    )
+        "run", "--runtime", "flower-sim", "--preset", "paper", "--json", "--out", out, *options,
+        env=os.environ | environment,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
 
@@ -34,6 +37,31 @@ def test_ten_silos_finish_a_round_with_a_model_of_ten_megabytes(tmp_path):
     )  # fmt: skip
     assert (tmp_path / "run" / "model.safetensors").stat().st_size > 10_000_000
     assert record["clients"] == 10
+
+
+@pytest.fixture
+def machines(tmp_path):
+    """A Ray cluster of two machines, here of processes; with one core each, so both are needed."""
+    cluster_utils = pytest.importorskip("ray.cluster_utils")
+    cluster = cluster_utils.Cluster()
+    try:
+        for _ in range(2):
+            cluster.add_node(num_cpus=1, include_dashboard=False)
+        yield cluster.address
+    finally:
+        cluster.shutdown()
+
+
+def test_silos_on_two_machines_give_what_silos_in_one_process_give(machines, tmp_path):
+    options = (
+        "--method", "feddep", "--clients", "4", "--rounds", "2", "--set", "embedding.epochs=2",
+        "--set", "generator.epochs=2", "--set", "embedding.width=16",
+    )  # fmt: skip
+    there = simulated(tmp_path / "there", *options, RAY_ADDRESS=machines)
+    here = feddep("run", "--preset", "paper", "--json", "--out", tmp_path / "here", *options)
+    assert without_times(there) == without_times(json.loads(here.stdout))
+    one, other = (tmp_path / name / "model.safetensors" for name in ("here", "there"))
+    assert one.read_bytes() == other.read_bytes()
 
 
 @pytest.mark.parametrize("method", ["global", "oracle"])

@@ -118,3 +118,12 @@ class _ThreadInsteadOfProcess:
     def wait(self) -> int:
         self._thread.join()
         return 0
+
+
+@pytest.fixture
+def inside_a_flower_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flower builds messages only in the process of a run."""
+    from flwr.supercore.task_identity import TaskIdentity
+
+    for name in ("_task_id", "_run_id", "_node_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)

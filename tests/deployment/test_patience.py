@@ -7,16 +7,17 @@ from dataclasses import dataclass, field
 import pytest
 
 from feddep.deployment import convener as module
+from feddep.deployment.agreement import Agreement
 from feddep.deployment.convener import Convener, Patience, meet, reply_of
 from feddep.deployment.request_log import place_of
 from feddep.errors import InputError, InterruptedRunError, RuntimeFailureError
-from feddep.federation.inspection import Expected
 from feddep.federation.messages import Request
 from feddep.runtime.letter import Letter, Lost
+from feddep.scenario.spec import RunSpec
 
-EXPECTED = Expected(
-    discloses=frozenset(), reports={"averaging": frozenset({"loss"})}, answered_with={}
-)
+AGREEMENT = Agreement("run", RunSpec().with_settings({"method": "feddep"}), 4, 2, 30)
+PHASE = "generator_training"
+"""One whose replies hold a number alone."""
 
 
 @pytest.fixture(autouse=True)
@@ -65,18 +66,17 @@ class Counter:
 
 
 def reply(client: int) -> Letter:
-    return Letter({"client": client, "metrics": {"loss": 0.5}})
+    return Letter({"client": client, "metrics": {"generator_loss": 0.5}})
 
 
 def convener(counter: Counter, folder, **patience: float) -> Convener:
     silos = [10 + client for client in sorted(counter.says)]
-    about = {"run": "run"}
     patient = Patience(**{"quorum": 0.5, "grace": 30, "wait": 100, "resend": 10, **patience})
-    return Convener(counter, "run", silos, ["averaging"], about, EXPECTED, folder, patient)
+    return Convener(counter, AGREEMENT, silos, folder, patient)
 
 
 def requests(clients: int, round: int = 0) -> list[Request]:
-    return [Request(client, "averaging", "train", round) for client in range(clients)]
+    return [Request(client, PHASE, "train", round) for client in range(clients)]
 
 
 class TestBounds:
@@ -106,7 +106,7 @@ class TestExchange:
         own = convener(Counter(clock, {0: reply(0), 1: None}), tmp_path)
         assert [found.client for found in own.exchange(requests(2))] == [0]
         assert [vars(offence) for offence in own.offences] == [
-            {"client": 1, "phase": "averaging", "round": 0, "reason": "no answer within 30 s"}
+            {"client": 1, "phase": PHASE, "round": 0, "reason": "no answer within 30 s"}
         ]
         assert clock.now == pytest.approx(30)
 
@@ -162,7 +162,7 @@ class TestComingBack:
 
         own = self.ready(Counter(clock, {0: reply(0), 1: forgetful}), tmp_path)
         assert len(own.exchange(requests(2, 2))) == 2
-        places = [place_of(0, round, 0) for round in range(3)]
+        places = [place_of(2, round, 0) for round in range(3)]
         assert heard == [
             ("request", places[2]),
             ("agree", None),
@@ -181,7 +181,7 @@ class TestComingBack:
         assert [found.client for found in own.exchange(requests(2, 2))] == [0]
         assert [offence.reason for offence in own.offences] == ["the silo refuses: not any more"]
 
-    @pytest.mark.parametrize("last", [None, "00-000000-00", "zz", 7])
+    @pytest.mark.parametrize("last", [None, "02-000000-00", "zz", 7])
     def test_who_falls_silent_then_holds_nobody_up_for_longer_than_the_grace(
         self, clock, tmp_path, last
     ):

@@ -1,14 +1,10 @@
 """``feddep run --runtime flower-sim`` without Ray: what it is given, and what it gives."""
 
-import os
-from pathlib import Path
-
 import pytest
 from correspondence import SMALL
 from desk import Desk, stations
 
 from feddep.deployment import simulation
-from feddep.deployment.client_app import SIMULATION, app
 from feddep.deployment.simulation import CLUSTER, check_can_run, run_simulated
 from feddep.errors import InputError
 from feddep.graph.shard import read_shards
@@ -20,13 +16,12 @@ SPEC = RunSpec().with_settings({**SMALL, "method": "fedavg", "training.rounds": 
 def test_every_client_is_a_node(small_shards, monkeypatch):
     told = {}
 
-    def simulate(main, client_app, silos, cores, address):
-        folder = Path(os.environ[SIMULATION])
-        told.update(app=client_app, silos=silos, cores=cores, address=address, folder=folder)
+    def simulate(main, folder, silos, cores, address):
+        told.update(silos=silos, cores=cores, address=address, folder=folder)
         assert read_shards(folder).clients == 3
         main(None)
 
-    monkeypatch.setenv(SIMULATION, "")
+    monkeypatch.setattr(simulation, "simulated_app", lambda folder: folder)
     monkeypatch.setenv(CLUSTER, "10.0.0.1:6379")
     monkeypatch.setattr(simulation, "simulate", simulate)
     monkeypatch.setattr(simulation, "FlowerPost", lambda grid: Desk(stations(small_shards)))
@@ -34,7 +29,7 @@ def test_every_client_is_a_node(small_shards, monkeypatch):
     assert result.record["scores"]["global"]["test"] is not None, "the whole graph is known here"
     assert "federation" not in result.record
     folder = told.pop("folder")
-    assert told == {"app": app, "silos": 3, "cores": 2, "address": "10.0.0.1:6379"}
+    assert told == {"silos": 3, "cores": 2, "address": "10.0.0.1:6379"}
     assert not folder.exists()
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from flwr.app import Error, Message, RecordDict
-from flwr.supercore.task_identity import TaskIdentity
 
 from feddep.runtime.flower import post as module
 from feddep.runtime.flower.codec import from_record, to_record
@@ -17,11 +16,7 @@ from feddep.runtime.letter import Letter, Lost
 ONE, OTHER = Letter({"place": 1}, {"a": np.ones(2)}), Letter({"place": 2})
 
 
-@pytest.fixture(autouse=True)
-def inside_a_run(monkeypatch):
-    """Flower builds messages only in the process of a run."""
-    for name in ("_task_id", "_run_id", "_node_id"):
-        monkeypatch.setattr(TaskIdentity, name, 1)
+pytestmark = pytest.mark.usefixtures("inside_a_flower_run")
 
 
 @pytest.fixture(autouse=True)

@@ -9,13 +9,14 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from feddep.deployment.agreement import LARGEST_NORM, Agreement
 from feddep.deployment.request_log import RequestLog, place_of
 from feddep.errors import FeddepError, InputError, InterruptedRunError, RuntimeFailureError
-from feddep.federation.inspection import Expected, InspectionError, inspect_reply
+from feddep.federation.inspection import InspectionError, inspect_reply
 from feddep.federation.messages import Arrays, Reply, Request, State
 from feddep.learning.evaluation import Scores
 from feddep.runtime.letter import Letter, Lost, Post
@@ -63,32 +64,31 @@ class Convener:
 
     Args:
         post: carries the letters.
-        run: the run's name, by which silos keep their memories.
+        agreement: what is run; sent to whoever forgot it.
         silos: the addresses of clients 0, 1, …
-        phases: the method's, in order.
-        agreement: what a silo has to know of the run; sent to whoever forgot.
-        expected: what replies may hold.
         folder: where the requests are kept.
         patience: how long to wait for whom.
+        largest_norm: of what a reply may hold.
         measure: scores a classifier on the whole graph, where somebody has it; in a simulation.
     """
 
     def __init__(
         self,
         post: Post,
-        run: str,
+        agreement: Agreement,
         silos: Sequence[int],
-        phases: Sequence[str],
-        agreement: Mapping[str, Any],
-        expected: Expected,
         folder: Path,
         patience: Patience,
+        *,
+        largest_norm: float = LARGEST_NORM,
         measure: Callable[[Arrays], Scores] | None = None,
     ) -> None:
         self.clients = len(silos)
         self.offences: list[Offence] = []
-        self._post, self._run, self._silos = post, run, list(silos)
-        self._phases, self._agreement, self._expected = list(phases), agreement, expected
+        self._post, self._silos = post, list(silos)
+        self._run, self._agreement = agreement.run, agreement.to_plain()
+        self._phases = [phase.name for phase in agreement.method.phases]
+        self._expected = replace(agreement.expected, largest_norm=largest_norm)
         self._log = RequestLog(folder)
         self._patience, self._measure = patience, measure
         self._spot: tuple[str, int] | None = None

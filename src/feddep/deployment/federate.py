@@ -4,7 +4,6 @@ import json
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,14 +73,7 @@ def federate(
         )
     agreement = _agreement(_run_name(folder.path, spec), spec, [met[silo] for silo in silos])
     convener = Convener(
-        post,
-        agreement.run,
-        silos,
-        [phase.name for phase in method.phases],
-        agreement.to_plain(),
-        replace(agreement.expected, largest_norm=largest_norm),
-        folder.path / "requests",
-        patience,
+        post, agreement, silos, folder.path / "requests", patience, largest_norm=largest_norm
     )
     promised = [_promise(own) for own in convener.agree(range(len(silos))).values()]
     journal = follow(

@@ -12,10 +12,10 @@ import torch
 
 from feddep.algorithms import find_method
 from feddep.algorithms.method import Method
-from feddep.deployment import client_app
 from feddep.deployment.agreement import Agreement, check_federated
 from feddep.deployment.convener import Convener, Patience, meet
 from feddep.deployment.federate import in_order
+from feddep.deployment.simulated_silo import simulated_app
 from feddep.experiments.pipeline import cores, run
 from feddep.experiments.result import Result
 from feddep.graph.shard import Shards, write_shards
@@ -40,13 +40,13 @@ def run_simulated(
 ) -> Result:
     """:func:`~feddep.experiments.pipeline.run` with Flower's nodes for clients.
 
-    With the environment variable ``RAY_ADDRESS`` a Ray that runs already is used. Its workers find
-    the data only if they see the same ``FEDDEP_SIMULATION`` folder; several machines are untried.
+    With the environment variable ``RAY_ADDRESS`` a Ray that runs already is used, over several
+    machines if it has them. The clients' data stand in a temporary folder (``TMPDIR``), which all
+    these machines must see.
     """
     with tempfile.TemporaryDirectory(prefix="feddep-") as folder:
         data = Path(folder) / "shards"
         write_shards(shards, data)
-        os.environ[client_app.SIMULATION] = str(data)
         results: list[Result] = []
 
         def main(grid: Grid) -> None:
@@ -54,7 +54,7 @@ def run_simulated(
             results.append(run(spec, shards, start=start, **options))
 
         address = os.environ.get(CLUSTER)
-        simulate(main, client_app.app, shards.clients, workers or cores(), address)
+        simulate(main, simulated_app(data), shards.clients, workers or cores(), address)
     return results[0]
 
 
@@ -68,16 +68,6 @@ def convened(
     nodes = shards.graph.nodes
     agreement = Agreement("simulation", spec, recipe.features, recipe.classes, nodes)
     host = Host(method, recipe, torch.device("cpu"), {}, lambda: shards.graph)
-    convener = Convener(
-        post,
-        agreement.run,
-        silos,
-        [phase.name for phase in method.phases],
-        agreement.to_plain(),
-        agreement.expected,
-        requests,
-        patience,
-        host.score,
-    )
+    convener = Convener(post, agreement, silos, requests, patience, measure=host.score)
     convener.agree(range(len(silos)))
     yield convener
