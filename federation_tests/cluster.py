@@ -28,13 +28,6 @@ width = 16
 [generator]
 epochs = 2
 """
-CONSENT = """\
-methods = ["feddep", "fedavg"]
-messages = ["classifier", "prototypes"]
-rounds = 10
-smallest_cluster = 5
-highest_epsilon = "unbounded"
-"""
 
 
 def feddep(*arguments: str | Path, **options) -> subprocess.CompletedProcess[str]:
@@ -130,7 +123,7 @@ class Cluster:
         for i in range(self.silos):
             (shards / f"client-{i:03d}").rename(self.silo(i) / "data")
             self.change(i, "secret = true", "secret = false")
-            (self.silo(i) / "consent.toml").write_text(CONSENT)
+            self.change(i, "rounds = 100", "rounds = 10", "consent.toml")
 
     def silo(self, number: int) -> Path:
         return self.folder / "kit" / "silos" / f"bank-{number}"
@@ -139,8 +132,8 @@ class Cluster:
     def server_file(self) -> Path:
         return self.folder / "kit" / "server" / "server.toml"
 
-    def change(self, number: int, before: str, after: str) -> None:
-        file = self.silo(number) / "silo.toml"
+    def change(self, number: int, before: str, after: str, name: str = "silo.toml") -> None:
+        file = self.silo(number) / name
         text = file.read_text()
         assert before in text
         file.write_text(text.replace(before, after))
