@@ -116,8 +116,10 @@ class TestReading:
 
 class TestRun:
     @pytest.mark.parametrize("method", ["fedavg", "feddep"])
-    def test_what_is_allowed_passes(self, consent, method):
-        check(consent, method)
+    def test_what_is_allowed_passes_and_no_round_more(self, consent, method):
+        check(consent, method, training__rounds=50)
+        with pytest.raises(ConsentError, match="training takes 51 rounds"):
+            check(consent, method, training__rounds=51)
 
     def test_every_violation_is_named_with_its_line(self, file):
         consent = written(file, TEXT.replace('"prototypes",', "").replace(', "feddep"', ""))
@@ -216,9 +218,11 @@ class TestForeignCode:
         with pytest.raises(ConsentError):
             written(file, TEXT.replace('"feddep"', f'"{listed}"')).check_method(self.ADDRESS)
 
-    def test_named_literally_it_passes(self, file):
+    def test_named_literally_it_passes_and_its_neighbour_does_not(self, file):
         consent = written(file, TEXT.replace('"feddep"', f'"{self.ADDRESS}"'))
         consent.check_method(self.ADDRESS)
+        with pytest.raises(ConsentError, match=f"the method is {self.ADDRESS}_2"):
+            consent.check_method(f"{self.ADDRESS}_2")
         method = replace(METHODS["fedavg"], name=self.ADDRESS)
         consent.check_run(RunSpec(method=self.ADDRESS), method, HOLDS)
 
@@ -232,9 +236,13 @@ def reply(*names: str, **numbers: float) -> Reply:
 
 
 class TestReply:
-    def test_what_is_allowed_passes(self, consent):
-        consent.check_reply("averaging", reply("classifier/bias", "prototypes", loss=1.0), {})
+    def test_what_is_allowed_passes(self, file, consent):
+        both = reply("classifier/bias", "prototypes", loss=1.0)
+        consent.check_reply("averaging", both, {})
         consent.check_reply("averaging", reply(), {})
+        narrower = written(file, TEXT.replace('"prototypes",', ""))
+        with pytest.raises(ConsentError, match="messages: prototypes would leave the silo"):
+            narrower.check_reply("averaging", both, {})
 
     @pytest.mark.parametrize("name", ["features", "features/classifier", "classifiers/bias"])
     def test_a_group_that_is_not_listed_is_refused(self, consent, name):

@@ -160,9 +160,11 @@ class TestCertificates:
         done = subprocess.run([*command, *hosts, *files], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 
-    def test_the_server_can_load_them(self, kit):
+    def test_the_server_can_load_them_with_its_own_key_only(self, kit):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(kit.server / "server.pem", kit.server / "server.key")
+        with pytest.raises(ssl.SSLError, match="KEY_VALUES_MISMATCH"):
+            context.load_cert_chain(kit.server / "server.pem", kit.folder / "ca" / "ca.key")
 
     def test_everybody_has_the_same_authority(self, kit):
         folders = [kit.folder / "ca", kit.server, *kit.silos.values()]

@@ -104,8 +104,10 @@ HONEST = [
 
 
 @pytest.mark.parametrize(("reply", "request_"), HONEST)
-def test_honest_replies_pass(reply, request_):
+def test_honest_replies_pass_and_no_number_more(reply, request_):
     inspect_reply(reply, request_, EXPECTED)
+    more = replace(reply, metrics={**reply.metrics, "degree": 1})
+    refused(more, request_, "the number 'degree' is not declared")
 
 
 def but(arrays, **changes):
@@ -199,6 +201,7 @@ class TestWeights:
     def test_where_a_step_does_not_need_all_a_part_may_come(self):
         some = {"classifier/bias": floats(3)}
         inspect_reply(Reply(2, some), CHAT, EXPECTED)
+        refused(Reply(2, some, TRAINED), TRAIN, "classifier/own is missing")
 
     def test_the_norm_is_that_of_the_change(self):
         sent = replace(TRAIN, arrays={name: 1000 * a for name, a in WEIGHTS.items()})
@@ -267,8 +270,9 @@ class TestGradients:
     def test_they_answer_what_was_sent(self, request_, arrays, match):
         refused(Reply(2, arrays), request_, match)
 
-    def test_what_is_left_out_is_left_out(self):
+    def test_unlike_what_a_step_needs_they_may_be_left_out(self):
         inspect_reply(Reply(2), COMPARE, EXPECTED)
+        refused(Reply(2), RELEASE, "prototypes is missing")
 
 
 class TestTables:
@@ -361,8 +365,10 @@ ASKED = [
 
 class TestRequests:
     @pytest.mark.parametrize("asked", ASKED)
-    def test_honest_ones_pass(self, asked):
+    def test_honest_ones_pass_and_not_in_a_round_that_is_none(self, asked):
         inspect_request(asked, EXPECTED)
+        with pytest.raises(InspectionError, match="round is -1"):
+            inspect_request(replace(asked, round=-1), EXPECTED)
 
     @pytest.mark.parametrize(
         ("asked", "changes", "match"),
@@ -409,6 +415,8 @@ class TestRequests:
     def test_a_server_that_knows_no_number_of_nodes_is_not_held_to_it(self):
         far = replace(SHOW, arrays={"nodes": np.array([10**6])})
         inspect_request(far, replace(EXPECTED, nodes=None))
+        with pytest.raises(InspectionError, match="nodes does not list nodes of this client"):
+            inspect_request(far, EXPECTED)
 
 
 # Anything at all, in every place where a peer could put it.

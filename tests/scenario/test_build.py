@@ -175,13 +175,13 @@ def test_a_class_without_training_node_is_refused_by_number(small_shards: Shards
         build.check_trainable(with_parts(small_shards, split))
 
 
-def test_a_class_without_any_node_is_allowed(small_shards: Shards):
+def test_a_class_without_any_node_is_allowed_and_with_one_refused(small_shards: Shards):
     graph = small_shards.graph
-    labels = np.where(graph.labels == 2, 1, graph.labels)
-    two_of_three = Graph.from_edges(
-        graph.edge_list(), graph.features, labels, classes=3, split=graph.split
-    )
-    build.check_trainable(Shards(two_of_three, small_shards.owner, "random", 0))
+    two_of_three = np.where(graph.labels == 2, 1, graph.labels)
+    with_one = np.where(np.arange(graph.nodes) == graph.members(Part.TEST)[0], 2, two_of_three)
+    build.check_trainable(replace(small_shards, graph=replace(graph, labels=two_of_three)))
+    with pytest.raises(InputError, match="class 2 of synthetic has nodes but none to train on"):
+        build.check_trainable(replace(small_shards, graph=replace(graph, labels=with_one)))
 
 
 def test_clients_without_training_nodes_are_allowed_and_named_in_a_warning(
