@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -104,6 +105,20 @@ def test_a_server_that_is_killed_between_rounds_goes_on(cluster):
     said = cluster.finish(cluster.federate(spec, "killed-server", "--resume"))
     assert (cluster.folder / "killed-server" / "record.json").exists(), said
     assert_same(cluster.folder / "killed-server", in_process(cluster, spec))
+
+
+def test_a_run_that_is_stopped_by_hand_stops_everywhere_and_goes_on(cluster):
+    spec = cluster.spec(rounds=2)
+    program = cluster.federate(spec, "stopped")
+    wait_for_rounds(cluster.folder / "stopped", 1, program)
+    program.process.send_signal(signal.SIGINT)
+    assert program.process.wait(60) == 130
+    assert "--resume" in program.log.read_text()
+    time.sleep(10)  # as long as a round takes, and longer
+    assert not (cluster.folder / "stopped" / "record.json").exists()
+    said = cluster.finish(cluster.federate(spec, "stopped", "--resume"))
+    assert (cluster.folder / "stopped" / "record.json").exists(), said
+    assert_same(cluster.folder / "stopped", in_process(cluster, spec))
 
 
 def test_a_poisoned_reply_is_left_out(cluster):

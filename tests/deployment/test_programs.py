@@ -23,7 +23,7 @@ from feddep.deployment.convener import Patience
 from feddep.deployment.doctor import Check
 from feddep.deployment.kit import Kit, init, read_kit
 from feddep.deployment.programs import OFFLINE, Server, Silo, answers, environment, with_data
-from feddep.deployment.server_app import TROUBLE
+from feddep.deployment.server_app import NUMBER, TROUBLE
 from feddep.errors import InputError, InterruptedRunError, RuntimeFailureError
 
 PORT = 9  # nobody listens there
@@ -330,7 +330,7 @@ class TestSilo:
 class TestRunOnSilos:
     @pytest.fixture
     def folder(self, tmp_path) -> Path:
-        folder = tmp_path / "a run"
+        folder = tmp_path / 'a "run", so to say'
         folder.mkdir()
         return folder
 
@@ -338,7 +338,9 @@ class TestRunOnSilos:
         told = []
 
         def flwr(config, *arguments):
-            told.extend(arguments)
+            told.append([*arguments])
+            if arguments[0] == "run":
+                self.settings = parse_config_args([arguments[-1]])
             for name, text in leaves.items():
                 (folder / name).write_text(text)
             return done(1, err="x" * 2000 + "last words")
@@ -352,26 +354,47 @@ class TestRunOnSilos:
     def test_what_it_is_told(self, config, folder, monkeypatch):
         record = self.run(config, folder, monkeypatch, {"record.json": '{"scores": {}}'})
         assert record == {"scores": {}}
-        command, app, connection, *_, settings = self.told
+        ((command, app, connection, *_),) = self.told
         assert (command, connection) == ("run", "feddep")
         declared = tomllib.loads((Path(app) / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
         assert declared["components"] == {
             "serverapp": "feddep.deployment.server_app:app",
             "clientapp": "feddep.deployment.client_app:app",
         }
-        told = parse_config_args([settings])
+        told = self.settings
         assert told.keys() == declared["config"].keys()
         assert {name: type(value) for name, value in told.items()} == {
             name: type(value) for name, value in declared["config"].items()
         }
         assert (told["folder"], told["quorum"], told["largest-norm"]) == (str(folder), 0.5, 9.0)
+        assert [file.name for file in folder.iterdir()] == ["record.json"]
+
+    @pytest.mark.parametrize(
+        ("number", "stopped"), [("17\n", [["stop", "17", "feddep"]]), (None, [])]
+    )
+    def test_who_stops_it_stops_the_server_s_part_too(
+        self, config, folder, monkeypatch, number, stopped
+    ):
+        told = []
+
+        def flwr(config, *arguments):
+            told.append([*arguments])
+            if arguments[0] == "run":
+                if number is not None:
+                    (folder / NUMBER).write_text(number)
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(programs, "flwr", flwr)
+        (folder / NUMBER).write_text("3\n")  # of a run of yesterday
+        with pytest.raises(InterruptedRunError, match="stopped; the same command with --resume"):
+            programs.run_on_silos(config, folder, Patience(), 9)
+        assert told[1:] == stopped
 
     def test_crossings_are_told_by_their_full_path(self, config, folder, monkeypatch):
         monkeypatch.chdir(folder)
         leaves = {"record.json": '{"scores": {}}'}
         self.run(config, folder, monkeypatch, leaves, Path("edges.safetensors"))
-        told = parse_config_args([self.told[-1]])
-        assert told["crossings"] == str(folder / "edges.safetensors")
+        assert self.settings["crossings"] == str(folder / "edges.safetensors")
 
     @pytest.mark.parametrize(
         ("kind", "error"),

@@ -9,7 +9,7 @@ from safetensors.numpy import save_file
 
 from feddep.deployment import server_app
 from feddep.deployment.convener import Patience
-from feddep.deployment.server_app import TROUBLE, main
+from feddep.deployment.server_app import NUMBER, TROUBLE, main
 from feddep.errors import InputError
 from feddep.runtime.flower.post import FlowerPost
 from feddep.scenario.spec import RunSpec
@@ -35,7 +35,8 @@ def called(monkeypatch) -> dict[str, Any]:
     told: dict[str, Any] = {}
 
     def federate(post, spec, folder, **options):
-        told.update(post=post, spec=spec, folder=folder, **options)
+        number = (folder.path / NUMBER).read_text()
+        told.update(post=post, spec=spec, folder=folder, number=number, **options)
         if "error" in told:
             raise told["error"]
 
@@ -44,7 +45,7 @@ def called(monkeypatch) -> dict[str, Any]:
 
 
 def run(config: dict[str, Any]) -> None:
-    main(None, SimpleNamespace(run_config=config))
+    main(None, SimpleNamespace(run_config=config, run_id=17))
 
 
 def test_it_runs_the_folder_s_spec(config, called, tmp_path):
@@ -56,6 +57,8 @@ def test_it_runs_the_folder_s_spec(config, called, tmp_path):
     assert called["largest_norm"] == 9.0
     assert called["known"] == {}
     assert not (tmp_path / TROUBLE).exists()
+    assert called["number"] == "17\n"
+    assert not (tmp_path / NUMBER).exists()
 
 
 def test_edges_between_silos_are_the_server_s_knowledge(config, called, tmp_path):

@@ -65,6 +65,7 @@ class Files:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(self._folder / name)
+        _sync(self._folder)  # or the name is lost, though not the content
 
     def names(self) -> list[str]:
         """The files, but for drafts."""
@@ -75,6 +76,15 @@ class Files:
     def remove(self, name: str) -> None:
         """Deletes the file."""
         (self._folder / name).unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    """Has a folder's list of names on the disk."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 class Carried:

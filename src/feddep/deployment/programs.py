@@ -20,7 +20,7 @@ from feddep.deployment.config import ServerConfig, SiloConfig, host_and_port
 from feddep.deployment.convener import Patience
 from feddep.deployment.doctor import registration
 from feddep.deployment.resident import socket_address
-from feddep.deployment.server_app import TROUBLE
+from feddep.deployment.server_app import NUMBER, TROUBLE
 from feddep.errors import (
     FeddepError,
     InputError,
@@ -273,7 +273,7 @@ def run_on_silos(
         crossings: file with the edges between silos, for methods that need them.
 
     Raises:
-        InterruptedRunError: it ended early and can be resumed.
+        InterruptedRunError: it ended early, or the user stopped it; it can be resumed.
     """
     app = config.state / "app"
     app.mkdir(parents=True, exist_ok=True)
@@ -285,8 +285,21 @@ def run_on_silos(
         "crossings": str(crossings.resolve()) if crossings else "",
         **{name: float(value) for name, value in vars(patience).items()},
     }
-    text = " ".join(f"{name}={toml_value(value)}" for name, value in settings.items())
-    done = flwr(config, "run", str(app), _CONNECTION, "--stream", "--run-config", text)
+    asked = folder / "flower-run.toml"  # Flower's own syntax for the command line has no escapes
+    rows = [f"{name} = {toml_value(value)}" for name, value in settings.items()]
+    write_atomically(asked, "\n".join(rows) + "\n")
+    number = folder / NUMBER
+    number.unlink(missing_ok=True)  # left by a server that was killed
+    try:
+        done = flwr(config, "run", str(app), _CONNECTION, "--stream", "--run-config", str(asked))
+    except KeyboardInterrupt:
+        if number.exists():  # else it would go on without us
+            flwr(config, "stop", number.read_text().strip(), _CONNECTION)
+        raise InterruptedRunError(
+            "stopped; the same command with --resume goes on from the last round"
+        ) from None
+    finally:
+        asked.unlink(missing_ok=True)
     if (folder / "record.json").exists():
         return read_record(folder)
     raise _trouble(folder, done)

@@ -18,7 +18,10 @@ from feddep.runtime.flower.post import FlowerPost
 from feddep.scenario.spec import RunSpec
 
 TROUBLE = "trouble.txt"
-"""Why a run ended early, for whoever started it."""
+"""The file that says why a run ended early, for whoever started it."""
+
+NUMBER = "flower-run.txt"
+"""The file with Flower's number of the run, for whoever wants to stop it."""
 
 app = ServerApp()
 
@@ -28,6 +31,7 @@ def main(grid: Grid, context: Context) -> None:
     """Runs what the run's folder asks for."""
     config = context.run_config
     path = Path(str(config["folder"]))
+    write_atomically(path / NUMBER, f"{context.run_id}\n")
     try:
         federate(
             FlowerPost(grid),
@@ -40,6 +44,8 @@ def main(grid: Grid, context: Context) -> None:
     except FeddepError as error:
         write_atomically(path / TROUBLE, f"{type(error).__name__}\n{error}\n")
         raise
+    finally:
+        (path / NUMBER).unlink(missing_ok=True)
 
 
 def _patience(config: Mapping[str, Any]) -> Patience:
