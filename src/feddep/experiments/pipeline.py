@@ -19,6 +19,7 @@ from feddep.federation.metering import Meter
 from feddep.graph.shard import Shards
 from feddep.learning.classifier import Classifier
 from feddep.learning.recipe import Recipe
+from feddep.privacy.ledger import Ledger
 from feddep.runtime.inprocess import InProcess
 from feddep.runtime.runtime import Runtime
 from feddep.scenario.build import known_at_first, parties, recipe_for
@@ -73,34 +74,22 @@ def run(
             stop_requested=stop_requested,
         )
         generators = [group(state, "generator") for state in runtime.states()]
-    meter = journal.meter
-    setup_seconds = journal.began - started
-
-    ledgers, edges = [], []
-    for client, graph in enumerate(parties(shards, method)):  # one subgraph at a time
-        events = mechanism_events(method, recipe, graph)
-        ledgers.append([*events, *message_events(meter.sent, client)])
-        edges.append(graph.edges)
-    privacy = spec.privacy
+    ledgers, edges = _ledgers(method, recipe, shards, journal.meter)
     record = make_record(
         spec,
         split=shards.split,
         data=sizes_of(shards),
         history=journal.history,
         best=journal.best,
-        traffic=meter.counts(),
+        traffic=journal.meter.counts(),
         privacy=privacy_record(
-            privacy.mechanism,
-            ledgers,
-            edges,
-            privacy.delta,
-            privacy.delta_prime,
+            spec.privacy.mechanism, ledgers, edges, spec.privacy.delta, spec.privacy.delta_prime
         ),
         seconds={
             "total": sum(journal.seconds.values()),
             "phases": journal.seconds,
             "loading": loading_seconds,
-            "setup": setup_seconds,
+            "setup": journal.began - started,
             "measuring": journal.measuring_seconds,
         },
     )
@@ -110,6 +99,19 @@ def run(
     if folder is not None:
         folder.finish(record, journal.history, journal.classifiers, generators, ledgers)
     return result
+
+
+def _ledgers(
+    method: Method, recipe: Recipe, shards: Shards, meter: Meter
+) -> tuple[list[Ledger], list[int]]:
+    """What each client's mechanisms did and what left it, and how many edges it has."""
+    ledgers: list[Ledger] = []
+    edges: list[int] = []
+    for client, graph in enumerate(parties(shards, method)):  # one subgraph at a time
+        events = mechanism_events(method, recipe, graph)
+        ledgers.append([*events, *message_events(meter.sent, client)])
+        edges.append(graph.edges)
+    return ledgers, edges
 
 
 def follow(
