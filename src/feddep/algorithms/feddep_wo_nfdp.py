@@ -1,8 +1,9 @@
-"""FedDEP without noise-free sampling: DP-SGD on the local GNN instead (noise multiplier 2).
+"""FedDEP without noise-free sampling: DP-SGD on the local GNN instead.
 
-It takes the place of both stages of NFDP: the local GNN sees full neighbour lists, its gradients
-are clipped one by one and noised, and no generated neighbour is dropped. F is trained as in every
-other method; it was not NFDP that protected it.
+Its noise multiplier is the paper's, 2, unless the run asks for another (``privacy.noise``). It
+takes the place of both stages of NFDP: the local GNN sees full neighbour lists, its gradients are
+clipped one by one and noised, and no generated neighbour is dropped. F is trained as in every other
+method; it was not NFDP that protected it.
 """
 
 from dataclasses import replace
@@ -14,5 +15,5 @@ METHOD = replace(
     name="feddep-wo-nfdp",
     preset_of=feddep.METHOD.name,
     summary="FedDEP with DP-SGD (σ = 2) on the local GNNs in place of sampled neighbours.",
-    settings={"privacy.mechanism": "dp-sgd", "privacy.noise": 2.0, "generator.keep": 1.0},
+    settings={"privacy.mechanism": "dp-sgd", "generator.keep": 1.0},
 )
