@@ -10,8 +10,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -36,6 +37,8 @@ data_app = typer.Typer(no_args_is_help=True, help="Find and fetch data sets.")
 app.add_typer(data_app, name="data")
 cli_deployment.add_to(app)
 
+# Options that are keys of a spec, in every command that has them; :func:`_given` takes them out of
+# a command's ``context.params``.
 _FLAG_KEYS = {
     "method": "method",
     "dataset": "dataset",
@@ -57,6 +60,7 @@ err_console = Console(stderr=True, highlight=False)
 # click and export only this subclass.
 _UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[1]
 
+Method = Annotated[str, typer.Option(help="Name in `feddep methods`.")]
 Dataset = Annotated[
     str | None, typer.Option(help="Name of a data set (feddep data list) or path of a folder.")
 ]
@@ -68,14 +72,14 @@ Seed = Annotated[int | None, typer.Option(help="Fixes every random draw.")]
 Preset = Annotated[
     str | None, typer.Option(help="tuned or paper: where settings come from that are not given.")
 ]
-Privacy = Annotated[
-    str | None,
-    typer.Option(help="nfdp, one-shot, randomised-response, dp-sgd or none."),
+Mechanism = Annotated[
+    str | None, typer.Option(help="nfdp, one-shot, randomised-response, dp-sgd or none.")
 ]
 Epsilon = Annotated[float | None, typer.Option(help="ε that the mechanism is to keep to.")]
 AtOnce = Annotated[int | None, typer.Option(min=1, help="Runs at a time.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes; default: the cores.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Folder = Annotated[Path, typer.Option(help="Where the declarations and records are.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", help="Any key of the spec, e.g. model.hidden=64.")
@@ -89,6 +93,7 @@ def _about() -> None:
 
 @app.command()
 def run(
+    context: typer.Context,
     method: Annotated[
         str | None,
         typer.Option(help="Name in `feddep methods`, or module:ATTRIBUTE; default: feddep."),
@@ -100,7 +105,7 @@ def run(
     rounds: Rounds = None,
     seed: Seed = None,
     preset: Preset = None,
-    privacy: Privacy = None,
+    privacy: Mechanism = None,
     epsilon: Epsilon = None,
     workers: Workers = None,
     device: Device = "auto",
@@ -114,19 +119,7 @@ def run(
     from feddep.experiments.folder import as_stored
     from feddep.reports.comparison import run_summary
 
-    given = _given(
-        settings,
-        method=method,
-        dataset=dataset,
-        clients=clients,
-        partition=partition,
-        split=split,
-        rounds=rounds,
-        seed=seed,
-        preset=preset,
-        privacy=privacy,
-        epsilon=epsilon,
-    )
+    given = _given(**context.params)
     spec = _spec(given)
     if out is not None and resume:
         spec = as_stored(spec, out, given)
@@ -145,6 +138,7 @@ def run(
 
 @app.command()
 def compare(
+    context: typer.Context,
     methods: Annotated[
         str, typer.Option(help="Names separated by commas.")
     ] = "local,fedavg,feddep,global",
@@ -155,7 +149,7 @@ def compare(
     rounds: Rounds = None,
     seed: Seed = None,
     preset: Preset = None,
-    privacy: Privacy = None,
+    privacy: Mechanism = None,
     epsilon: Epsilon = None,
     workers: Workers = None,
     device: Device = "auto",
@@ -165,40 +159,16 @@ def compare(
     settings: Settings = None,
 ) -> None:
     """Run several methods on the same shards and write a report; finished runs are reused."""
-    from feddep.experiments.folder import default_folder, plain_method
     from feddep.experiments.records import write_atomically
     from feddep.reports.comparison import HEADINGS, comparison_markdown, comparison_rows
 
-    specs = [
-        _spec(
-            _given(
-                settings,
-                method=name.strip(),
-                dataset=dataset,
-                clients=clients,
-                partition=partition,
-                split=split,
-                rounds=rounds,
-                seed=seed,
-                preset=preset,
-                privacy=privacy,
-                epsilon=epsilon,
-            )
-        )
-        for name in methods.split(",")
-    ]
-    out = out or default_folder(specs[0]).with_name(f"compare-{default_folder(specs[0]).name}")
-    records = [
-        _carry_out(
-            spec, out / plain_method(spec.method), resume=True, workers=workers, device=device
-        )[0]
-        for spec in specs
-    ]
-    table = Table(*HEADINGS)
+    given = _given(**context.params)
+    specs = [_spec(given | {"method": name.strip()}) for name in methods.split(",")]
+    out = out or _folder_for("compare", specs[0])
+    records = _run_each(specs, out, workers, device)
+    table = _table(HEADINGS, comparison_rows(records))
     for column in table.columns[1:]:
         column.justify = "right"
-    for row in comparison_rows(records):
-        table.add_row(*row)
     out_console.print(table)
     write_atomically(out / "report.md", comparison_markdown(records))
     err_console.print(f"report: {out / 'report.md'}", soft_wrap=True)
@@ -206,6 +176,7 @@ def compare(
 
 @app.command()
 def costs(
+    context: typer.Context,
     runs: Annotated[
         list[Path] | None, typer.Argument(help="Run folders to read; nothing is run then.")
     ] = None,
@@ -227,9 +198,7 @@ def costs(
     from feddep.experiments.records import read_record, write_atomically
     from feddep.reports.costs import costs_json, costs_markdown
 
-    given = _given(
-        settings, dataset=dataset, clients=clients, rounds=rounds, seed=seed, preset=preset
-    )
+    given = _given(**context.params)
     if out is not None:
         _check_file(out)
     if not runs:
@@ -270,9 +239,7 @@ def reproduce(
     ],
     quick: Annotated[bool, typer.Option("--quick", help="A small version in minutes.")] = False,
     at_once: AtOnce = None,
-    folder: Annotated[Path, typer.Option(help="Where the declarations and records are.")] = Path(
-        "experiments"
-    ),
+    folder: Folder = Path("experiments"),
 ) -> None:
     """Run (or go on with) the sweeps behind the paper's tables and figures."""
     from feddep.experiments.pipeline import cores
@@ -321,9 +288,7 @@ def report(
     quick: Annotated[
         bool, typer.Option("--quick", help="The records of `feddep reproduce --quick`.")
     ] = False,
-    folder: Annotated[Path, typer.Option(help="Where the declarations and records are.")] = Path(
-        "experiments"
-    ),
+    folder: Folder = Path("experiments"),
 ) -> None:
     """Write Markdown, LaTeX and a page that works offline from stored records; runs nothing."""
     from feddep.reports.report import write_report
@@ -343,7 +308,7 @@ def report(
 
 @app.command()
 def tune(
-    method: Annotated[str, typer.Option(help="Name in `feddep methods`.")],
+    method: Method,
     dataset: Annotated[str, typer.Option(help="Name of a data set or path of a folder.")],
     clients: Clients = None,
     trials: Annotated[int, typer.Option(help="Settings to try.")] = 12,
@@ -379,10 +344,7 @@ def tune(
     tuning.check_data()
     _run_missing(tuning.runs, at_once)
     outcome = tuning.outcome()
-    table = Table(*HEADINGS)
-    for row in tuning_rows(outcome):
-        table.add_row(*row)
-    out_console.print(table)
+    out_console.print(_table(HEADINGS, tuning_rows(outcome)))
     err_console.print(f"choice: {tuning.write_choice(outcome)}", soft_wrap=True)
     if write:
         tuning.write_preset(outcome)
@@ -408,23 +370,22 @@ def methods(as_json: AsJson = False) -> None:
             }
         )
         return
-    table = Table("method", "what it is", "what leaves a client")
-    for name, method in METHODS.items():
-        leaves = ", ".join(sorted(method.discloses)) or "scores only"
-        table.add_row(marked(name), method.summary, leaves)
-    out_console.print(table)
+    rows = (
+        (marked(name), method.summary, ", ".join(sorted(method.discloses)) or "scores only")
+        for name, method in METHODS.items()
+    )
+    out_console.print(_table(("method", "what it is", "what leaves a client"), rows))
     for note in footnotes(METHODS):
         out_console.print(note)
 
 
 @app.command()
 def privacy(
+    context: typer.Context,
     run_folder: Annotated[
         Path | None, typer.Argument(help="A finished run; without one the options are priced.")
     ] = None,
-    mechanism: Annotated[
-        str, typer.Option(help="nfdp, one-shot, randomised-response, dp-sgd or none.")
-    ] = "nfdp",
+    mechanism: Mechanism = "nfdp",
     fanout: Annotated[int, typer.Option(help="Neighbours drawn from a list, d.")] = 5,
     min_degree: Annotated[int, typer.Option(help="Length of the list, D.")] = 10,
     hops: Annotated[int, typer.Option(help="Depth of the embeddings, L.")] = 2,
@@ -452,45 +413,27 @@ def privacy(
         found = of_run(run_folder)
     else:
         found = answer(
-            Question(
-                mechanism=mechanism,
-                fanout=fanout,
-                min_degree=min_degree,
-                hops=hops,
-                epochs=epochs,
-                rounds=rounds,
-                keep=keep,
-                delta_prime=delta_prime,
-                edges=edges,
-                epsilon=epsilon,
-                noise=noise,
-                batch=batch,
-                delta=delta,
-                keep_edge=keep_edge,
-                occurrences=occurrences,
-            )
+            Question(**{field.name: context.params[field.name] for field in fields(Question)})
         )
     if as_json:
         _print_json(found)
         return
-    table = Table("", "ε", "δ", "verdict")
-    for row in price_rows(found):
-        table.add_row(*row)
-    out_console.print(table)
+    out_console.print(_table(("", "ε", "δ", "verdict"), price_rows(found)))
     out_console.print(found["statement"])
 
 
 @app.command()
 def audit(
-    method: Annotated[str, typer.Option(help="Name in `feddep methods`.")] = "feddep",
+    context: typer.Context,
+    method: Method = "feddep",
     dataset: Dataset = None,
     clients: Clients = None,
     partition: Partition = None,
     split: Split = None,
-    rounds: Annotated[int, typer.Option(help="Rounds of training.")] = 10,
+    rounds: Rounds = 10,
     seed: Seed = None,
     preset: Preset = None,
-    privacy: Privacy = None,
+    privacy: Mechanism = None,
     epsilon: Epsilon = None,
     canaries: Annotated[
         int | None,
@@ -528,36 +471,17 @@ def audit(
     from feddep.audit.audit import audit as carry_out
     from feddep.audit.findings import HEADINGS, rows, sentences
     from feddep.audit.trial import Plan
-    from feddep.experiments.folder import default_folder
 
-    spec = _spec(
-        _given(
-            settings,
-            method=method,
-            dataset=dataset,
-            clients=clients,
-            partition=partition,
-            split=split,
-            rounds=rounds,
-            seed=seed,
-            preset=preset,
-            privacy=privacy,
-            epsilon=epsilon,
-        )
-    )
-    folder = out or default_folder(spec).with_name(f"audit-{default_folder(spec).name}")
+    spec = _spec(_given(**context.params))
+    folder = out or _folder_for("audit", spec)
     _check_writable(folder)
     plan = Plan(canaries=canaries, share=share, leak=plant_leak)
-    with Progress(*Progress.get_default_columns(), console=err_console, transient=True) as bar:
-        task = bar.add_task(f"{runs} runs", total=runs)
-        found = carry_out(spec, plan, runs=runs, folder=folder, tell=lambda: bar.advance(task))
+    with _counted(runs) as tell:
+        found = carry_out(spec, plan, runs=runs, folder=folder, tell=tell)
     if as_json:
         _print_json(found)
         return
-    table = Table(*HEADINGS)
-    for row in rows(found):
-        table.add_row(*row)
-    out_console.print(table)
+    out_console.print(_table(HEADINGS, rows(found)))
     for line in sentences(found):
         out_console.print(line, soft_wrap=True)
     err_console.print(f"picture: {folder / PICTURE}", soft_wrap=True)
@@ -565,11 +489,10 @@ def audit(
 
 @app.command()
 def partition(
+    context: typer.Context,
     dataset: Dataset = None,
     clients: Clients = None,
-    kind: Annotated[
-        str | None, typer.Option("--partition", help="louvain, random or label-skew.")
-    ] = None,
+    partition: Partition = None,
     split: Split = None,
     seed: Seed = None,
     as_json: AsJson = False,
@@ -581,10 +504,7 @@ def partition(
     from feddep.graph.shard import write_shards
     from feddep.scenario.build import build
 
-    given = _given(
-        settings, dataset=dataset, clients=clients, partition=kind, split=split, seed=seed
-    )
-    spec = _spec(given)
+    spec = _spec(_given(**context.params))
     if out is not None:
         _check_new(out)
     shards = build(spec)
@@ -709,6 +629,13 @@ def _print_json(value: object) -> None:
     sys.stdout.write(json.dumps(value, indent=2) + "\n")
 
 
+def _table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
+    table = Table(*headings)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
 def _check_new(folder: Path) -> None:
     """Finds out before any work whether a folder can be made."""
     try:
@@ -742,11 +669,19 @@ def _cannot_write(folder: Path, error: OSError) -> InputError:
 
 
 def _given(settings: list[str] | None, **flags: Any) -> dict[str, Any]:
-    """What the user set, by key; a flag wins over a --set of the same key."""
+    """What the user set, by key; a flag wins over a --set of the same key.
+
+    Args:
+        settings: of --set.
+        flags: options of a command; those that are no keys of a spec are left aside.
+    """
     from feddep.scenario.spec import parse_settings
 
     given: dict[str, Any] = parse_settings(settings or [])
-    return given | {_FLAG_KEYS[name]: value for name, value in flags.items() if value is not None}
+    for name, key in _FLAG_KEYS.items():
+        if flags.get(name) is not None:
+            given[key] = flags[name]
+    return given
 
 
 def _spec(given: dict[str, Any]) -> "RunSpec":
@@ -764,9 +699,8 @@ def _run_missing(declared: "Sweep", at_once: int | None) -> None:
     missing = len(declared.missing())
     if not missing:
         return
-    with Progress(*Progress.get_default_columns(), console=err_console, transient=True) as bar:
-        task = bar.add_task(f"{missing} runs", total=missing)
-        declared.run(at_once or cores(), lambda *_: bar.advance(task))
+    with _counted(missing) as tell:
+        declared.run(at_once or cores(), lambda *_: tell())
 
 
 def _carry_out(
@@ -805,6 +739,28 @@ def _carry_out(
     return result.record, path
 
 
+def _run_each(
+    specs: list["RunSpec"], folder: Path, workers: int | None, device: str
+) -> list[dict[str, Any]]:
+    """A record of each spec, stored under its method's name; finished runs are reused."""
+    from feddep.experiments.folder import plain_method
+
+    return [
+        _carry_out(
+            spec, folder / plain_method(spec.method), resume=True, workers=workers, device=device
+        )[0]
+        for spec in specs
+    ]
+
+
+def _folder_for(purpose: str, spec: "RunSpec") -> Path:
+    """Where to store what is made of runs like this one."""
+    from feddep.experiments.folder import default_folder
+
+    folder = default_folder(spec)
+    return folder.with_name(f"{purpose}-{folder.name}")
+
+
 def _pipeline(runtime: str, method: str) -> Callable[..., Any]:
     """What runs a spec in a runtime."""
     if runtime == "in-process":
@@ -828,20 +784,20 @@ def _run_for_costs(
     methods: str | None, given: dict[str, Any], workers: int | None, device: str
 ) -> list[dict[str, Any]]:
     """A record of each method, all with the same settings; finished runs are reused."""
-    from feddep.experiments.folder import default_folder, plain_method
     from feddep.reports.costs import ROUNDS, methods_to_run
 
     names = methods_to_run([name.strip() for name in methods.split(",")] if methods else [])
     common = {"training.rounds": ROUNDS, "preset": "paper"} | given
     specs = [_spec(common | {"method": name}) for name in names]
-    first = default_folder(specs[0])
-    folder = first.with_name(f"costs-{first.name}")
-    return [
-        _carry_out(
-            spec, folder / plain_method(spec.method), resume=True, workers=workers, device=device
-        )[0]
-        for spec in specs
-    ]
+    return _run_each(specs, _folder_for("costs", specs[0]), workers, device)
+
+
+@contextmanager
+def _counted(runs: int) -> Iterator[Callable[[], None]]:
+    """A progress bar over runs; what it gives is called after each."""
+    with Progress(*Progress.get_default_columns(), console=err_console, transient=True) as bar:
+        task = bar.add_task(f"{runs} runs", total=runs)
+        yield lambda: bar.advance(task)
 
 
 @contextmanager
