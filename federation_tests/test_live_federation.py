@@ -108,7 +108,7 @@ def test_a_server_that_is_killed_between_rounds_goes_on(cluster):
 
 
 def test_a_run_that_is_stopped_by_hand_stops_everywhere_and_goes_on(cluster):
-    spec = cluster.spec(rounds=2)
+    spec = cluster.spec(rounds=10)  # so that it is not over before it hears of it
     program = cluster.federate(spec, "stopped")
     wait_for_rounds(cluster.folder / "stopped", 1, program)
     program.process.send_signal(signal.SIGINT)
