@@ -102,6 +102,19 @@ def test_a_record_without_a_history_does_not_count_where_histories_are_declared(
     assert Sweep.read(file).records() == []
 
 
+def test_a_timed_sweep_runs_one_at_a_time_and_counts_nothing_else(file, ran):
+    crowded = Sweep.read(file)
+    crowded.run(2, lambda *_: None)
+    assert {record["at_once"] for _, record in crowded.records()} == {2}
+    file.write_text("timed = true\n" + DECLARATION)
+    timed = Sweep.read(file)
+    assert (crowded.processes(2), timed.processes(2)) == (2, 1)
+    assert len(timed.missing()) == 4
+    timed.run(2, lambda *_: None)
+    assert {record["at_once"] for _, record in timed.records()} == {1}
+    assert timed.missing() == []
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -53,7 +53,7 @@ def seconds_left(sweep: Sweep, at_once: int) -> float | None:
     if not known:
         return None
     costs = [_like(cell, known) for cell in sweep.missing()]
-    return sum(costs) / at_once
+    return sum(costs) / sweep.processes(at_once)
 
 
 def _like(cell: Cell, known: Sequence[tuple[Cell, float]]) -> float:

@@ -14,7 +14,8 @@ run's record is appended to a file of JSON lines together with the settings that
 combination that is already there, or in the records of another sweep beside it, is not run again
 unless its preset has other values by now.
 ``history = true`` above all keeps a thin history beside each record, for training curves; records
-without one do not count there.
+without one do not count there. ``timed = true`` runs one at a time, and only records of runs that
+were alone count there: beside others a run takes up to several times as long.
 """
 
 import itertools
@@ -34,6 +35,8 @@ from feddep.experiments.records import Record
 from feddep.scenario.build import resolve
 from feddep.scenario.spec import RunSpec, spec_keys
 
+_SWITCHES = ("history", "timed")
+
 Cell = dict[str, Any]
 """The settings of one run."""
 
@@ -49,11 +52,13 @@ class Sweep:
         cells: the settings of every run, in the grid's order.
         results: where the records are.
         history: keep a thin history beside each record.
+        timed: the runs' seconds are to be compared, so each has the machine to itself.
     """
 
     cells: Sequence[Cell]
     results: Path
     history: bool = False
+    timed: bool = False
 
     @classmethod
     def read(cls, file: Path, *, quick: bool = False) -> "Sweep":
@@ -68,14 +73,15 @@ class Sweep:
             content = tomllib.loads(file.read_text())
         except (OSError, tomllib.TOMLDecodeError) as error:
             raise InputError(f"cannot read the sweep {file}: {error}") from None
-        if "grid" not in content or not content.keys() <= {"grid", "fixed", "quick", "history"}:
+        if "grid" not in content or not content.keys() <= {"grid", "fixed", "quick", *_SWITCHES}:
             raise InputError(
-                f"{file}: expected [grid] and perhaps [fixed], [quick] and history "
+                f"{file}: expected [grid] and perhaps [fixed], [quick], {' and '.join(_SWITCHES)} "
                 f"(got {list(content)})"
             )
-        history = content.get("history", False)
-        if not isinstance(history, bool):
-            raise InputError(f"{file}: history must be true or false (got {history!r})")
+        switches = {name: content.get(name, False) for name in _SWITCHES}
+        for name, value in switches.items():
+            if not isinstance(value, bool):
+                raise InputError(f"{file}: {name} must be true or false (got {value!r})")
         fixed = content.get("fixed", {})
         grids = content["grid"] if isinstance(content["grid"], list) else [content["grid"]]
         if not all(isinstance(values, list) for grid in grids for values in grid.values()):
@@ -88,7 +94,7 @@ class Sweep:
         for cell in cells:
             # Refuses unknown keys and methods before anything runs.
             find_method(RunSpec().with_settings(cell).method)
-        return cls(cells, folder / f"{file.stem}.jsonl", history)
+        return cls(cells, folder / f"{file.stem}.jsonl", **switches)
 
     def records(self) -> list[tuple[Cell, Record]]:
         """What is there so far, in the grid's order; runs of an older grid are passed over."""
@@ -104,13 +110,18 @@ class Sweep:
         done = {_key(cell) for cell, _ in self.records()}
         return [cell for cell in self.cells if _key(cell) not in done]
 
+    def processes(self, at_once: int) -> int:
+        """How many of so many processes the sweep takes."""
+        return 1 if self.timed else at_once
+
     def run(self, at_once: int, tell: Callable[[int, int, Cell], None]) -> None:
         """Runs what is missing, ``at_once`` runs at a time, each with one worker.
 
         Args:
-            at_once: number of processes.
+            at_once: number of processes; a timed sweep has one, whatever is asked for.
             tell: called with (done, in all, settings) after every run.
         """
+        at_once = self.processes(at_once)
         self.results.parent.mkdir(parents=True, exist_ok=True)
         missing = self.missing()
         with ThreadPoolExecutor(at_once) as pool:
@@ -118,6 +129,7 @@ class Sweep:
             try:
                 for done, run in enumerate(as_completed(runs), start=1):
                     row = {"settings": runs[run], **run.result()}
+                    row["record"]["at_once"] = at_once
                     with self.results.open("a") as file:
                         file.write(json.dumps(row) + "\n")
                     tell(done, len(missing), runs[run])
@@ -133,11 +145,14 @@ class Sweep:
             lines = file.read_text().splitlines() if file.exists() else []
             for row in map(json.loads, lines):
                 key = _key(row["settings"])
-                if key not in wanted or (self.history and "history" not in row):
-                    continue
-                if _holds(row):
+                if key in wanted and self._has_what_counts(row) and _holds(row):
                     found[key] = row
         return [(cell, found[_key(cell)]) for cell in self.cells if _key(cell) in found]
+
+    def _has_what_counts(self, row: Mapping[str, Any]) -> bool:
+        if self.history and "history" not in row:
+            return False
+        return not self.timed or row["record"].get("at_once") == 1
 
     def _outcome(self, cell: Cell) -> dict[str, Any]:
         """What a row holds besides the settings."""
