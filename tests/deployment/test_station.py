@@ -314,6 +314,33 @@ class TestConsentAtEveryReply:
         assert "once more" in refused(strict(request(agreement)))
 
 
+class TestThePromisedEpsilon:
+    """DP-SGD at edge level is priced for a number of trainings; SMALL has three rounds."""
+
+    @pytest.fixture
+    def capped(self, graph) -> Agreement:
+        settings = {"mechanism": "dp-sgd", "occurrences": 1, "epsilon": 4.0}
+        return agreement_on(graph, **{f"privacy.{key}": value for key, value in settings.items()})
+
+    @pytest.mark.parametrize("numbered", [True, False], ids=["more rounds", "other words"])
+    def test_no_more_trainings_leave_than_it_covers(self, silo, capped, numbered):
+        assert silo(agree(capped)).header["sound"]["verdict"] == "holds"
+        letters = [
+            request(capped, number) if numbered else request(capped, note=number)
+            for number in range(4)
+        ]
+        answers = [silo(letter) for letter in letters]
+        assert all(answer.arrays for answer in answers[:3])
+        assert "promised its ε for 3 trained classifiers" in refused(answers[3])
+        assert len(lines(silo)) == 3
+
+    def test_what_was_priced_once_for_all_may_leave_again(self, silo, graph):
+        flipped = {"privacy.mechanism": "randomised-response", "privacy.epsilon": 2.0}
+        agreement = agreement_on(graph, **flipped)
+        silo(agree(agreement))
+        assert all(silo(request(agreement, number)).arrays for number in range(4))
+
+
 class TestSilence:
     def test_nothing_leaves_and_nothing_is_written_down(self, silo, agreement):
         silo(agree(agreement))

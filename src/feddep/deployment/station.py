@@ -135,9 +135,10 @@ class Station:
                 state = earlier.before
             elif last != header.get("previous"):
                 return Letter({"sync": last})
-            reply, after = self._handle(Agreement.from_plain(known), request, state)
+            agreement = Agreement.from_plain(known)
+            reply, after = self._handle(agreement, request, state)
             if not silent:
-                sent = self._released(request.phase, reply, sent)
+                sent = self._released(agreement.spec, request.phase, reply, sent)
             earlier = Answer(place, asked, reply, state)
             memory.move_on(earlier, after, sent)
         if silent:
@@ -149,12 +150,21 @@ class Station:
         inspect_request(request, replace(agreement.expected, nodes=node.silo.graph.nodes))
         return node.handle(request, state)
 
-    def _released(self, phase: str, reply: Reply, sent: Mapping[str, int]) -> dict[str, int]:
-        """What will have left with this reply, if the owner lets it."""
+    def _released(
+        self, spec: RunSpec, phase: str, reply: Reply, sent: Mapping[str, int]
+    ) -> dict[str, int]:
+        """What will have left with this reply, if the owner and the promised ε let it."""
         if self.consent is not None:
             self.consent.check_reply(phase, reply, sent)
         names = counted(phase, reply.arrays, reply.metrics)
-        return {**sent, **{name: sent.get(name, 0) + 1 for name in names}}
+        after = {**sent, **{name: sent.get(name, 0) + 1 for name in names}}
+        rounds = spec.training.rounds
+        if spec.privacy.edges_capped and after.get("classifier", 0) > rounds:
+            raise InputError(
+                f"{self.name} promised its ε for {rounds} trained classifiers, and all of them "
+                "have left; another one would cost more"
+            )
+        return after
 
     def _hand_over(self, reply: Reply, request: Request, known: Mapping[str, Any]) -> Letter:
         """Writes down what is about to leave, then lets it."""
