@@ -2,18 +2,23 @@
 # The audits of the project: pictures go to runs/audit/, what was found to experiments/audits/, from
 # where `make docs` takes it. Five minutes on one core.
 #
-# A share of 0.2 is guessed about: with all canaries the attack on updates is too weak to notice
-# that a claim of ε = 1 is false where the mechanism does nothing; with 0.2 it does (p = 1e-10).
+# Chosen beforehand, on seeds below 100 and by what came of it there: the attacks, developed on
+# seeds 0 to 3, and the share of 0.2 that is guessed about. With all canaries the attack on updates
+# was too weak to notice that a claim of ε = 1 is false where the mechanism does nothing; with 0.2
+# it did. So nothing here runs on those seeds: all audits start at seed 100. Methods, data, ε and
+# the number of runs were not chosen by outcome, no attack is singled out afterwards, and whatever
+# is found is stored; each bound holds with 95% confidence by itself.
+#
 # A planted leak must be found. Randomised response must keep its claim in five pooled runs while
-# the positive control comes near it. The paper's sampling claims nothing; what is measured there
-# comes from seeds that the attacks were not developed on (those were 0 to 3).
+# the positive control comes near it. The paper's sampling claims nothing.
 set -e
 cd "$(dirname "$0")/.."
 mkdir -p experiments/audits
+seed=100
 audit() {
   name=$1
   shift
-  .venv/bin/feddep audit --out "runs/audit/$name" "$@"
+  .venv/bin/feddep audit --seed $seed --out "runs/audit/$name" "$@"
   cp "runs/audit/$name/audit.json" "experiments/audits/$name.json"
 }
 audit 0-leak --method fedavg --dataset cora --plant-leak
@@ -23,7 +28,6 @@ for method in fedavg feddep; do
       --privacy randomised-response --epsilon $epsilon
   done
   for data in synthetic cora; do
-    audit $method-nfdp-$data --method $method --dataset $data --runs 3 --seed 100 --share 0.2 \
-      --privacy nfdp
+    audit $method-nfdp-$data --method $method --dataset $data --runs 3 --share 0.2 --privacy nfdp
   done
 done
