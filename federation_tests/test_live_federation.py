@@ -107,18 +107,22 @@ def test_a_server_that_is_killed_between_rounds_goes_on(cluster):
     assert_same(cluster.folder / "killed-server", in_process(cluster, spec))
 
 
-def test_a_run_that_is_stopped_by_hand_stops_everywhere_and_goes_on(cluster):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_a_run_whose_starter_is_stopped_goes_on_when_it_is_resumed(cluster, number, code):
+    """By hand the server's part stops too; if the starter is killed, at the latest then."""
+    out = f"stopped-{number.name}"
     spec = cluster.spec(rounds=10)  # so that it is not over before it hears of it
-    program = cluster.federate(spec, "stopped")
-    wait_for_rounds(cluster.folder / "stopped", 1, program)
-    program.process.send_signal(signal.SIGINT)
-    assert program.process.wait(60) == 130
-    assert "--resume" in program.log.read_text()
-    time.sleep(10)  # as long as a round takes, and longer
-    assert not (cluster.folder / "stopped" / "record.json").exists()
-    said = cluster.finish(cluster.federate(spec, "stopped", "--resume"))
-    assert (cluster.folder / "stopped" / "record.json").exists(), said
-    assert_same(cluster.folder / "stopped", in_process(cluster, spec))
+    program = cluster.federate(spec, out)
+    wait_for_rounds(cluster.folder / out, 1, program)
+    program.process.send_signal(number)
+    assert program.process.wait(60) == code
+    if number is signal.SIGINT:
+        assert "--resume" in program.log.read_text()
+        time.sleep(10)  # as long as all rounds take, and longer
+        assert not (cluster.folder / out / "record.json").exists()
+    said = cluster.finish(cluster.federate(spec, out, "--resume"))
+    assert (cluster.folder / out / "record.json").exists(), said
+    assert_same(cluster.folder / out, in_process(cluster, spec))
 
 
 def test_a_poisoned_reply_is_left_out(cluster):

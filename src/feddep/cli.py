@@ -591,7 +591,9 @@ def data_path(name: Annotated[str, typer.Argument(help="Name of a data set.")]) 
 def main() -> None:
     """Runs the command line and turns every error into a sentence and an exit code."""
     handler = RichHandler(console=err_console, show_time=False, show_path=False)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # or it would leave workers behind
+    for end in (signal.SIGTERM, signal.SIGHUP):  # or they would leave workers behind
+        if signal.getsignal(end) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(end, signal.default_int_handler)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
     sys.exit(_exit_code())
 

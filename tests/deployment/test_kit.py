@@ -2,6 +2,7 @@
 
 import configparser
 import os
+import shutil
 import ssl
 import stat
 import subprocess
@@ -268,6 +269,18 @@ class TestAddSilo:
         public = load_ssh_public_key((kit.server / "silos/bank-c.pub").read_bytes())
         assert private.public_key() == public
         assert stat.S_IMODE(config.key.stat().st_mode) == 0o600
+
+    def test_works_when_the_silos_folders_are_given_away(self, kit):
+        shutil.rmtree(kit.folder / "silos")
+        assert list(add_silo(kit.folder, "bank-c").silos) == ["bank-c"]
+        with pytest.raises(InputError, match="bank-a"):
+            add_silo(kit.folder, "bank-a")
+
+    @pytest.mark.parametrize("change", [lambda kit: add_silo(kit, "bank-c"), renew])
+    def test_without_the_server_s_folder_it_says_what_is_missing(self, kit, change):
+        shutil.rmtree(kit.server)
+        with pytest.raises(InputError, match="has no server/ any more; bring the server's folder"):
+            change(kit.folder)
 
     def test_works_while_the_authority_is_locked_away(self, kit):
         rmtree(kit.folder / "ca")

@@ -22,8 +22,16 @@ from feddep.deployment.config import ServerConfig, SiloConfig
 from feddep.deployment.convener import Patience
 from feddep.deployment.doctor import Check
 from feddep.deployment.kit import Kit, init, read_kit
-from feddep.deployment.programs import OFFLINE, Server, Silo, answers, environment, with_data
-from feddep.deployment.server_app import NUMBER, TROUBLE
+from feddep.deployment.programs import (
+    NUMBER,
+    OFFLINE,
+    Server,
+    Silo,
+    answers,
+    environment,
+    with_data,
+)
+from feddep.deployment.server_app import TROUBLE
 from feddep.errors import InputError, InterruptedRunError, RuntimeFailureError
 
 PORT = 9  # nobody listens there
@@ -90,6 +98,15 @@ def short_pauses(monkeypatch):
 
 def done(code: int = 0, out: str = "", err: str = "") -> "subprocess.CompletedProcess[str]":
     return subprocess.CompletedProcess([], code, out, err)
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process; one that has ended and waits for its parent is none."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
 
 
 class TestEnvironment:
@@ -182,6 +199,18 @@ class TestServer:
         with pytest.raises(InputError, match="has no silo's public key"), Server(config):
             pass
         assert scripts.calls == []
+
+    def test_who_is_no_longer_listed_is_not_remembered(self, config, scripts, there, registered):
+        scripts.add("flower-superlink", "exec sleep 60")
+        memory = config.state / "flower.db"
+        config.state.mkdir(exist_ok=True)
+        memory.write_text("every key so far")
+        with Server(config):
+            assert memory.exists()
+        next(config.silos.glob("*.pub")).unlink()
+        (config.silos / "another.pub").write_text("another key")
+        with Server(config):
+            assert not memory.exists()
 
     def test_before_it_is_started_there_is_no_process(self, config):
         server = Server(config)
@@ -312,6 +341,28 @@ class TestSilo:
         with Silo(silo_file, resident) as silo:
             assert silo.wait() == 3
 
+    def test_its_parts_end_with_it_even_if_it_is_killed(self, silo_file, scripts, resident):
+        script = f"""
+import sys, time
+from pathlib import Path
+from feddep.deployment import programs
+programs.registration = lambda *_: type("Known", (), {{"ok": True}})
+with programs.Silo(Path({str(silo_file)!r}), {resident!r}) as silo:
+    print(*(process.pid for process in silo._processes), flush=True)
+    time.sleep(60)
+"""
+        starter = subprocess.Popen(
+            [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
+        )
+        parts = [int(pid) for pid in starter.stdout.readline().split()]
+        assert len(parts) == 2
+        starter.kill()
+        starter.wait()
+        until = time.monotonic() + 10
+        while any(is_running(pid) for pid in parts) and time.monotonic() < until:
+            time.sleep(0.02)
+        assert [is_running(pid) for pid in parts] == [False, False]
+
     def test_a_process_that_does_not_listen_is_killed(self, monkeypatch):
         process = subprocess.Popen(["sh", "-c", "trap '' TERM; exec sleep 60"])
         time.sleep(0.05)
@@ -341,6 +392,7 @@ class TestRunOnSilos:
             told.append([*arguments])
             if arguments[0] == "run":
                 self.settings = parse_config_args([arguments[-1]])
+                return done(0, out='{"success": true, "run-id": "17"}')
             for name, text in leaves.items():
                 (folder / name).write_text(text)
             return done(1, err="x" * 2000 + "last words")
@@ -354,8 +406,9 @@ class TestRunOnSilos:
     def test_what_it_is_told(self, config, folder, monkeypatch):
         record = self.run(config, folder, monkeypatch, {"record.json": '{"scores": {}}'})
         assert record == {"scores": {}}
-        ((command, app, connection, *_),) = self.told
+        (command, app, connection, *_), waited = self.told
         assert (command, connection) == ("run", "feddep")
+        assert waited == ["log", "17", "feddep"]
         declared = tomllib.loads((Path(app) / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
         assert declared["components"] == {
             "serverapp": "feddep.deployment.server_app:app",
@@ -369,26 +422,33 @@ class TestRunOnSilos:
         assert (told["folder"], told["quorum"], told["largest-norm"]) == (str(folder), 0.5, 9.0)
         assert [file.name for file in folder.iterdir()] == ["record.json"]
 
-    @pytest.mark.parametrize(
-        ("number", "stopped"), [("17\n", [["stop", "17", "feddep"]]), (None, [])]
-    )
-    def test_who_stops_it_stops_the_server_s_part_too(
-        self, config, folder, monkeypatch, number, stopped
-    ):
+    def test_who_stops_it_stops_the_server_s_part_too(self, config, folder, monkeypatch):
         told = []
 
         def flwr(config, *arguments):
             told.append([*arguments])
-            if arguments[0] == "run":
-                if number is not None:
-                    (folder / NUMBER).write_text(number)
+            if arguments[0] == "log":
                 raise KeyboardInterrupt
+            return done(0, out='{"run-id": "17"}')
 
         monkeypatch.setattr(programs, "flwr", flwr)
-        (folder / NUMBER).write_text("3\n")  # of a run of yesterday
         with pytest.raises(InterruptedRunError, match="stopped; the same command with --resume"):
             programs.run_on_silos(config, folder, Patience(), 9)
-        assert told[1:] == stopped
+        assert told[-1] == ["stop", "17", "feddep"]
+
+    def test_a_run_whose_starter_was_killed_is_stopped_first(self, config, folder, monkeypatch):
+        (folder / NUMBER).write_text("16\n")
+        self.run(config, folder, monkeypatch, {"record.json": '{"scores": {}}'})
+        assert [command for command, *_ in self.told] == ["stop", "run", "log"]
+        assert self.told[0] == ["stop", "16", "feddep"]
+        assert not (folder / NUMBER).exists()
+
+    @pytest.mark.parametrize("said", ["", "no such app", '{"success": false, "run-id": null}'])
+    def test_a_run_that_the_server_does_not_take(self, config, folder, monkeypatch, said):
+        monkeypatch.setattr(programs, "flwr", lambda *_: done(1, out=said, err="no such app"))
+        with pytest.raises(RuntimeFailureError, match=r"takes no run\. Flower: no such app"):
+            programs.run_on_silos(config, folder, Patience(), 9)
+        assert list(folder.iterdir()) == []
 
     def test_crossings_are_told_by_their_full_path(self, config, folder, monkeypatch):
         monkeypatch.chdir(folder)

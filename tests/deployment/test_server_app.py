@@ -1,5 +1,6 @@
 """The server's program for Flower: it runs what the folder asks for, and writes down trouble."""
 
+import fcntl
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,7 @@ from safetensors.numpy import save_file
 
 from feddep.deployment import server_app
 from feddep.deployment.convener import Patience
-from feddep.deployment.server_app import NUMBER, TROUBLE, main
+from feddep.deployment.server_app import LOCK, TROUBLE, main
 from feddep.errors import InputError
 from feddep.runtime.flower.post import FlowerPost
 from feddep.scenario.spec import RunSpec
@@ -35,8 +36,7 @@ def called(monkeypatch) -> dict[str, Any]:
     told: dict[str, Any] = {}
 
     def federate(post, spec, folder, **options):
-        number = (folder.path / NUMBER).read_text()
-        told.update(post=post, spec=spec, folder=folder, number=number, **options)
+        told.update(post=post, spec=spec, folder=folder, **options)
         if "error" in told:
             raise told["error"]
 
@@ -45,7 +45,7 @@ def called(monkeypatch) -> dict[str, Any]:
 
 
 def run(config: dict[str, Any]) -> None:
-    main(None, SimpleNamespace(run_config=config, run_id=17))
+    main(None, SimpleNamespace(run_config=config))
 
 
 def test_it_runs_the_folder_s_spec(config, called, tmp_path):
@@ -57,8 +57,6 @@ def test_it_runs_the_folder_s_spec(config, called, tmp_path):
     assert called["largest_norm"] == 9.0
     assert called["known"] == {}
     assert not (tmp_path / TROUBLE).exists()
-    assert called["number"] == "17\n"
-    assert not (tmp_path / NUMBER).exists()
 
 
 def test_edges_between_silos_are_the_server_s_knowledge(config, called, tmp_path):
@@ -86,3 +84,22 @@ def test_and_a_crossings_file_that_is_none(config, called, tmp_path):
     (tmp_path / "crossings").write_bytes(b"nonsense")
     with pytest.raises(InputError, match="crossings"):
         run(config | {"crossings": str(tmp_path / "crossings")})
+
+
+def test_a_folder_in_which_another_server_works_is_left_alone(
+    config, called, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(server_app, "_LOCK_SECONDS", 0.0)
+    with (tmp_path / LOCK).open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(InputError, match="another server is at work"):
+            run(config)
+        assert "post" not in called
+    run(config)
+    assert "post" in called
+
+
+def test_a_folder_that_the_server_cannot_write_is_named(config, called):
+    with pytest.raises(InputError, match="the server cannot write to /nowhere/at/all"):
+        run(config | {"folder": "/nowhere/at/all"})
+    assert "post" not in called

@@ -21,7 +21,7 @@ import secrets
 import shutil
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -121,7 +121,7 @@ def init(
     _check_days(days)
     _check_home(home)
     address = host_and_port(named[0], port)
-    authority = new_authority(max(AUTHORITY_DAYS, days))
+    authority = new_authority(AUTHORITY_DAYS)
     with _draft(folder) as draft:
         _write(draft / "kit.toml", _kit_file(address, home))
         _folder(draft / "ca")
@@ -165,9 +165,12 @@ def add_silo(folder: Path, name: str) -> Kit:
         InputError: it is not a kit, or the name cannot be used or is taken.
     """
     address, home = _read_kit_file(folder)
+    _needs_server(folder)
     keys, silos = folder / "server" / "silos", folder / "silos"
-    taken = {path.stem for path in keys.glob("*.pub")} | {path.name for path in silos.iterdir()}
+    taken = {path.stem for path in keys.glob("*.pub")} | {path.name for path in silos.glob("*")}
     _distinct_silos([*sorted(taken), name])
+    with suppress(FileExistsError):
+        _folder(silos)
     with _draft(silos / name) as draft:
         public = _fill_silo(draft, name, folder / "server" / "ca.crt", address, home)
     try:
@@ -192,6 +195,7 @@ def renew(folder: Path, *, days: int = 365, hosts: Sequence[str] = ()) -> Renewa
         InputError: it is not a kit, its authority is not there, or has expired.
     """
     address, _ = _read_kit_file(folder)
+    _needs_server(folder)
     _check_days(days)
     authority = _authority(folder / "ca")
     path = folder / "server" / "server.pem"
@@ -302,6 +306,14 @@ def _read_kit_file(folder: Path) -> tuple[str, PurePosixPath]:
     except ValueError as error:
         raise InputError(f"{path}: expected TOML with an address of the form {error}") from None
     return address, home
+
+
+def _needs_server(folder: Path) -> None:
+    if not (folder / "server" / "ca.crt").exists():
+        raise InputError(
+            f"{folder} has no server/ any more; bring the server's folder back for this, or a copy "
+            "of it"
+        )
 
 
 def _authority(folder: Path) -> Authority:

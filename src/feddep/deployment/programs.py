@@ -4,7 +4,10 @@ Silos and server run the package that is installed with them. What travels to st
 folder with one small file, which names two modules of that package.
 """
 
+import ctypes
+import json
 import os
+import signal
 import socket
 import ssl
 import subprocess
@@ -20,7 +23,7 @@ from feddep.deployment.config import ServerConfig, SiloConfig, host_and_port
 from feddep.deployment.convener import Patience
 from feddep.deployment.doctor import registration
 from feddep.deployment.resident import socket_address
-from feddep.deployment.server_app import NUMBER, TROUBLE
+from feddep.deployment.server_app import TROUBLE
 from feddep.errors import (
     FeddepError,
     InputError,
@@ -38,7 +41,12 @@ OFFLINE = {
 """Flower must neither report home nor install anything."""
 
 RESIDENT = (sys.executable, "-P", "-m", "feddep.deployment.resident")
+NUMBER = "flower-run.txt"
+"""The file with Flower's number of a run that goes on."""
+
 _CONNECTION = "feddep"
+_DATABASE = "flower.db"
+_PR_SET_PDEATHSIG = 1
 _START_SECONDS = 120.0
 _SIGN_IN_SECONDS, _SIGN_IN_PAUSE = 180.0, 5.0
 _APP = """\
@@ -87,17 +95,18 @@ class Server:
         if not keys:
             raise InputError(f"{config.silos} has no silo's public key, NAME.pub")
         config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _forget_who_left(config.state, keys)
         command = [
             "flower-superlink",
             *("--ssl-ca-certfile", str(config.ca)),
             *("--ssl-certfile", str(config.certificate)),
             *("--ssl-keyfile", str(config.key)),
             *("--host", config.host, "--port", str(config.port)),
-            *("--database", str(config.state / "flower.db")),
+            *("--database", str(config.state / _DATABASE)),
             "--enable-supernode-auth",
             "--disable-runtime-dependency-installation",
         ]
-        self._process = subprocess.Popen(command, env=environment(config.state))
+        self._process = _child(command, config.state)
         try:
             self._wait_until_it_answers()
             for key in keys:
@@ -149,6 +158,19 @@ class Server:
             raise RuntimeFailureError(
                 f"cannot register the silo {key.stem}: {(done.stderr or done.stdout).strip()}"
             )
+
+
+def _forget_who_left(state: Path, keys: Sequence[Path]) -> None:
+    """Flower remembers a key for ever: when one is gone from the list, its memory starts anew.
+
+    What a run needs to be resumed is not in there.
+    """
+    noted, now = state / "registered.json", {key.read_text().strip() for key in keys}
+    before = set(json.loads(noted.read_text())) if noted.exists() else set()
+    if before - now:
+        for file in state.glob(f"{_DATABASE}*"):
+            file.unlink()
+    write_atomically(noted, json.dumps(sorted(now)) + "\n")
 
 
 def with_data(path: Path, data: Path) -> Path:
@@ -231,7 +253,7 @@ class Silo:
         )
 
     def _start(self, command: list[str]) -> "subprocess.Popen[bytes]":
-        process = subprocess.Popen(command, env=environment(self._config.state))
+        process = _child(command, self._config.state)
         self._cleanup.callback(_end, process)
         return process
 
@@ -243,6 +265,20 @@ class Silo:
             if time.monotonic() > until:
                 raise RuntimeFailureError(f"the silo is not ready after {_START_SECONDS:g} s")
             time.sleep(0.1)
+
+
+def _child(command: list[str], state: Path) -> "subprocess.Popen[bytes]":
+    """Starts one of Flower's programs, or ours, that ends when this process does."""
+    return subprocess.Popen(command, env=environment(state), preexec_fn=_end_with_parent)
+
+
+def _end_with_parent() -> None:
+    """Has Linux end this process with its parent, even if that is killed.
+
+    Else the parts of a silo that was killed would stay signed in, and keep it from coming back.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
@@ -288,21 +324,40 @@ def run_on_silos(
     asked = folder / "flower-run.toml"  # Flower's own syntax for the command line has no escapes
     rows = [f"{name} = {toml_value(value)}" for name, value in settings.items()]
     write_atomically(asked, "\n".join(rows) + "\n")
-    number = folder / NUMBER
-    number.unlink(missing_ok=True)  # left by a server that was killed
     try:
-        done = flwr(config, "run", str(app), _CONNECTION, "--stream", "--run-config", str(asked))
+        run = _started(config, folder, app, asked)
+    finally:
+        asked.unlink()
+    try:
+        done = flwr(config, "log", run, _CONNECTION)  # until it ends
     except KeyboardInterrupt:
-        if number.exists():  # else it would go on without us
-            flwr(config, "stop", number.read_text().strip(), _CONNECTION)
+        flwr(config, "stop", run, _CONNECTION)
         raise InterruptedRunError(
             "stopped; the same command with --resume goes on from the last round"
         ) from None
-    finally:
-        asked.unlink(missing_ok=True)
     if (folder / "record.json").exists():
+        (folder / NUMBER).unlink()
         return read_record(folder)
     raise _trouble(folder, done)
+
+
+def _started(config: ServerConfig, folder: Path, app: Path, asked: Path) -> str:
+    """Starts a run; Flower's number of it, by which it can be stopped.
+
+    The number is kept in the folder. One that stands there is of a run whose starter was killed:
+    it may go on, and is stopped.
+    """
+    number = folder / NUMBER
+    if number.exists():
+        flwr(config, "stop", number.read_text().strip(), _CONNECTION)
+    options = ("--format", "json", "--run-config", str(asked))
+    done = flwr(config, "run", str(app), _CONNECTION, *options)
+    try:
+        run = str(int(json.loads(done.stdout)["run-id"]))
+    except (ValueError, LookupError, TypeError):
+        raise RuntimeFailureError(f"the server takes no run. Flower: {_last_words(done)}") from None
+    write_atomically(number, run + "\n")
+    return run
 
 
 def flwr(config: ServerConfig, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -358,10 +413,14 @@ def _trouble(folder: Path, done: "subprocess.CompletedProcess[str]") -> FeddepEr
         file.unlink()
         known: Sequence[type[FeddepError]] = (InterruptedRunError, InputError)
         return next((c for c in known if c.__name__ == kind), RuntimeFailureError)(text.strip())
-    last = (done.stderr or done.stdout).strip()[-800:]
     return InterruptedRunError(
-        f"the run ended without a result; the same command with --resume goes on. Flower: {last}"
+        "the run ended without a result; the same command with --resume goes on. Flower: "
+        + _last_words(done)
     )
+
+
+def _last_words(done: "subprocess.CompletedProcess[str]") -> str:
+    return (done.stderr or done.stdout).strip()[-800:]
 
 
 def _reachable(host: str) -> str:

@@ -1,6 +1,9 @@
 """The server's program for Flower: ``feddep federate`` starts it beside the SuperLink."""
 
-from collections.abc import Mapping
+import fcntl
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +23,9 @@ from feddep.scenario.spec import RunSpec
 TROUBLE = "trouble.txt"
 """The file that says why a run ended early, for whoever started it."""
 
-NUMBER = "flower-run.txt"
-"""The file with Flower's number of the run, for whoever wants to stop it."""
+LOCK = "server.lock"
+"""The file that a server at work on a run holds locked: two would answer for each other."""
+_LOCK_SECONDS = 60.0
 
 app = ServerApp()
 
@@ -31,21 +35,46 @@ def main(grid: Grid, context: Context) -> None:
     """Runs what the run's folder asks for."""
     config = context.run_config
     path = Path(str(config["folder"]))
-    write_atomically(path / NUMBER, f"{context.run_id}\n")
     try:
-        federate(
-            FlowerPost(grid),
-            RunSpec.read(path / "spec.toml"),
-            RunFolder(path),
-            patience=_patience(config),
-            largest_norm=float(config["largest-norm"]),
-            known=_crossings(str(config["crossings"])),
-        )
+        with _alone(path):
+            federate(
+                FlowerPost(grid),
+                RunSpec.read(path / "spec.toml"),
+                RunFolder(path),
+                patience=_patience(config),
+                largest_norm=float(config["largest-norm"]),
+                known=_crossings(str(config["crossings"])),
+            )
     except FeddepError as error:
-        write_atomically(path / TROUBLE, f"{type(error).__name__}\n{error}\n")
+        with suppress(OSError):  # else Flower's log has it
+            write_atomically(path / TROUBLE, f"{type(error).__name__}\n{error}\n")
         raise
-    finally:
-        (path / NUMBER).unlink(missing_ok=True)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Waits until no other server works in the folder: one that was stopped takes a moment to end.
+
+    Raises:
+        InputError: another one goes on, or the folder cannot be written.
+    """
+    until = time.monotonic() + _LOCK_SECONDS
+    try:
+        lock = (folder / LOCK).open("w")
+    except OSError as error:
+        raise InputError(
+            f"the server cannot write to {folder}: {error.strerror}; choose another --out"
+        ) from None
+    with lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise InputError(f"another server is at work in {folder}; stop it") from None
+                time.sleep(0.2)
+        yield
 
 
 def _patience(config: Mapping[str, Any]) -> Patience:
