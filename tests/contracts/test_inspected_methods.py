@@ -11,6 +11,7 @@ from feddep.federation.inspection import (
     ASKED_WITH,
     inspect_reply,
     inspect_request,
+    without_long_gradients,
 )
 from small_runs import host_of, messages_of
 
@@ -28,8 +29,10 @@ def inspected(shards, method, **settings):
     )
     said = messages_of(host, shards)
     for request, reply in said:
-        inspect_request(request, replace(servers, nodes=host.graphs[request.client].nodes))
-        inspect_reply(reply, request, servers)
+        of_client = replace(servers, nodes=host.graphs[request.client].nodes)
+        inspect_request(request, of_client)
+        inspect_reply(reply, request, of_client)
+        assert without_long_gradients(reply, of_client) is reply
     return said
 
 

@@ -13,6 +13,7 @@ from feddep.federation.inspection import (
     InspectionError,
     inspect_reply,
     inspect_request,
+    without_long_gradients,
 )
 from feddep.federation.messages import Reply, Request
 
@@ -66,7 +67,7 @@ TRAIN = Request(2, "averaging", "train", 0, WEIGHTS)
 RELEASE = Request(2, "prototype_exchange", "release", 0)
 SHOW = Request(2, "neighbour_expansion", "show", 0, {"nodes": np.array([4, 0])})
 COMPARE = Request(2, "peer_search", "compare", 0, {"generated/1": floats(2, 4, 3)})
-PULL = Request(2, "neighgen", "compare", 0, {"1/hidden": floats(2, 2)})
+PULL = Request(2, "neighgen", "compare", 0, {"1/hidden": floats(2, 2), "1/inputs": floats(5, 2)})
 SHARE = Request(2, "neighgen", "share", 0)
 SHARED = {
     "neighgen/hidden": floats(2, 2),
@@ -248,6 +249,7 @@ class TestRows:
             ({"neighgen__kept": floats(5, 4)}, "float32 where bool belongs"),
             ({"neighgen__inputs": floats(7, 2)}, r"\(1 to 6, 2\) belongs"),
             ({"neighgen__inputs": floats(0, 2)}, r"\(1 to 6, 2\) belongs"),
+            ({"neighgen__kept": np.ones((4, 4), bool)}, "inputs, neighgen/kept differ in their"),
         ],
     )
     def test_a_group_may_have_weights_and_rows(self, changes, match):
@@ -264,11 +266,19 @@ class TestGradients:
             (COMPARE, {"gradients": floats(2, 4, 3)}, "answers nothing that was sent"),
             (PULL, {"gradients/2/hidden": floats(2, 2)}, "answers nothing that was sent"),
             (PULL, {"gradients/1/rows": floats(2, 2)}, "answers nothing that was sent"),
-            (COMPARE, {"gradients/1": floats(2, 4, 3, value=9)}, "row of norm 15.6"),
+            (PULL, {"gradients/1/inputs": floats(5, 2)}, "is no gradient of a weight"),
         ],
     )
     def test_they_answer_what_was_sent(self, request_, arrays, match):
         refused(Reply(2, arrays), request_, match)
+
+    def test_those_that_are_too_long_are_taken_out_and_nobody_is_blamed(self):
+        """A third party can make them so, by what it sends to be compared with."""
+        long = Reply(2, {"gradients/1": floats(2, 4, 3, value=9), "prototypes": floats(2, 3)})
+        inspect_reply(long, COMPARE, EXPECTED)
+        assert without_long_gradients(long, EXPECTED).arrays.keys() == {"prototypes"}
+        assert without_long_gradients(long, replace(EXPECTED, largest_norm=16.0)) is long
+        assert without_long_gradients(long, replace(EXPECTED, largest_norm=None)) is long
 
     def test_unlike_what_a_step_needs_they_may_be_left_out(self):
         inspect_reply(Reply(2), COMPARE, EXPECTED)
@@ -332,6 +342,13 @@ class TestNumbers:
     @pytest.mark.parametrize("name", ["training_nodes", "val_total", "test_correct"])
     def test_counts_are_whole_and_not_negative(self, name, value):
         refused(Reply(2, WEIGHTS, but(TRAINED, **{name: value})), TRAIN, f"{name} is .* no count")
+
+    @pytest.mark.parametrize("name", ["training_nodes", "val_total", "test_total"])
+    def test_a_client_counts_no_more_nodes_than_it_has(self, name):
+        inspect_reply(Reply(2, WEIGHTS, but(TRAINED, **{name: 7})), TRAIN, EXPECTED)
+        more = Reply(2, WEIGHTS, but(TRAINED, **{name: 8.0}))
+        refused(more, TRAIN, f"{name} is 8.0, but the client has 7 nodes")
+        inspect_reply(more, TRAIN, replace(EXPECTED, nodes=None))
 
     def test_no_more_are_correct_than_there_are(self):
         numbers = but(TRAINED, val_correct=3)

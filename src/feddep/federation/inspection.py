@@ -9,7 +9,7 @@ numbers only. Whether the numbers are *true* nobody can see: against lies there 
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,13 @@ ASKED_WITH: Steps = {
 }
 """What the client half cannot do without."""
 
+_MIRRORS = "gradients"  # whose arrays answer arrays of the request, one by one
+_GRADIENTS_OF = {"neighgen": "neighgen"}
+"""For a phase that sends more than weights: the group whose parts are, and so have gradients."""
+
+_TABLES = frozenset({"features", "added"})
+"""Groups that hold features of nodes: ``rows``, or the three parts of a sparse table."""
+
 _FLOATS = (np.float32, np.float64)
 _COUNTS = ("_correct", "_total", "_nodes")
 _LARGEST = 2**53  # above it not every whole number is a float
@@ -82,13 +89,10 @@ class Expected:
         largest_bytes: of the arrays of one message.
         largest_norm: of the change of a group in ``shapes`` against what the request holds of it
             (of the group itself where that is nothing), of each row of everything else in a
-            reply, and of each number in a list. None leaves it open.
-        nodes: how many nodes the client has that inspects a request; None does not look.
+            reply but gradients, and of each number in a list. None leaves it open.
+        nodes: how many nodes the client has; no node beyond is asked for, and no more are
+            counted. None does not look.
         types: of arrays in ``shapes`` and ``rows`` that are not float32.
-        mirrors: groups of a reply whose arrays answer arrays of the request, one by one.
-        tables: groups that hold features of nodes: ``rows``, or the three parts of a sparse table.
-        answered_with: what a reply must hold, by phase and step.
-        asked_with: what a request must hold.
     """
 
     discloses: frozenset[str]
@@ -99,10 +103,6 @@ class Expected:
     largest_norm: float | None = None
     nodes: int | None = None
     types: Mapping[str, str] = field(default_factory=lambda: {"neighgen/kept": "bool"})
-    mirrors: frozenset[str] = frozenset({"gradients"})
-    tables: frozenset[str] = frozenset({"features", "added"})
-    answered_with: Steps = field(default_factory=lambda: ANSWERED_WITH)
-    asked_with: Steps = field(default_factory=lambda: ASKED_WITH)
 
 
 def inspect_reply(reply: Reply, request: Request, expected: Expected) -> None:
@@ -115,6 +115,21 @@ def inspect_reply(reply: Reply, request: Request, expected: Expected) -> None:
         raise InspectionError(
             f"client {request.client}, phase {request.phase!r}, step {request.step!r}: {problem}"
         )
+
+
+def without_long_gradients(reply: Reply, expected: Expected) -> Reply:
+    """An inspected reply without the gradients that have a row beyond the largest norm.
+
+    Nobody is to blame for these: they may be long because a third party sent rows or weights far
+    out to be compared with. The server half does without any gradient.
+    """
+    largest = expected.largest_norm
+    kept = {
+        name: array
+        for name, array in reply.arrays.items()
+        if largest is None or group_of(name) != _MIRRORS or _longest_row(array) <= largest
+    }
+    return reply if len(kept) == len(reply.arrays) else replace(reply, arrays=kept)
 
 
 def inspect_request(request: Request, expected: Expected) -> None:
@@ -139,13 +154,13 @@ def _reply_problems(reply: Reply, request: Request, expected: Expected) -> Probl
     for name in reply.arrays:
         if group_of(name) not in expected.discloses:
             yield f"the array {_short(name)} is not declared"
-    yield from _number_problems(reply.metrics, expected.reports[request.phase])
-    needed = expected.answered_with.get((request.phase, request.step), frozenset())
+    yield from _number_problems(reply.metrics, expected.reports[request.phase], expected.nodes)
+    needed = ANSWERED_WITH.get((request.phase, request.step), frozenset())
     yield from _missing({**reply.arrays, **reply.metrics}, needed)
     asked = request.arrays.get("nodes")
     for name in dict.fromkeys(map(group_of, reply.arrays)):
-        if name in expected.mirrors:
-            yield from _mirror_problems(name, reply.arrays, request.arrays)
+        if name == _MIRRORS:
+            yield from _mirror_problems(reply.arrays, request, expected)
         else:
             content = _Group(name, reply.arrays, request.phase, expected)
             least, wanted = (1, None) if asked is None else (0, len(asked))
@@ -163,7 +178,7 @@ def _request_problems(request: Request, expected: Expected) -> Problems:
         if not _is_whole(number) or number < 0:
             yield f"the {what} is {_short(number)}, not a whole number from 0 on"
     yield from _array_problems(request.arrays, expected.largest_bytes)
-    needed = expected.asked_with.get((request.phase, request.step), frozenset())
+    needed = ASKED_WITH.get((request.phase, request.step), frozenset())
     yield from _missing(request.arrays, needed)
     for name in dict.fromkeys(map(group_of, request.arrays)):
         content = _Group(name, request.arrays, request.phase, expected)
@@ -191,7 +206,9 @@ def _array_problems(arrays: Arrays, largest_bytes: int) -> Problems:
             yield f"{_short(name)} holds a number that is not finite"
 
 
-def _number_problems(metrics: Mapping[str, float], declared: frozenset[str]) -> Problems:
+def _number_problems(
+    metrics: Mapping[str, float], declared: frozenset[str], nodes: int | None
+) -> Problems:
     if not isinstance(metrics, Mapping):
         yield f"expected named numbers (got {_short(type(metrics).__name__)})"
     for name, value in metrics.items():
@@ -205,6 +222,8 @@ def _number_problems(metrics: Mapping[str, float], declared: frozenset[str]) -> 
             yield f"{name} is {_short(value)}, which is not finite, or as good as"
         if name.endswith(_COUNTS) and not (0 <= value <= _LARGEST and value == int(value)):
             yield f"{name} is {_short(value)}, which is no count"
+        if name.endswith(_COUNTS) and nodes is not None and value > nodes:
+            yield f"{name} is {_short(value)}, but the client has {nodes} nodes"
     for name, total in metrics.items():
         correct = metrics.get(name.removesuffix("_total") + "_correct", 0)
         if name.endswith("_total") and correct > total:
@@ -245,7 +264,7 @@ class _Group:
         if self.exact is not None:
             complete = complete or f"{self.phase}/{self.name}" in self.expected.shapes
             yield from self._part_problems(own, self.exact, complete, least)
-        elif self.name in self.expected.tables:
+        elif self.name in _TABLES:
             yield from self._table_problems(group(own, self.name), wanted)
         else:
             for name in own:
@@ -266,6 +285,8 @@ class _Group:
                 yield f"{_short(name)} is not a part of {self.name}"
         if complete and (absent := sorted((exact.keys() | listed) - own.keys())):
             yield f"{', '.join(absent)} is missing"
+        if len({len(own[name]) for name in listed & own.keys()}) > 1:
+            yield f"{', '.join(sorted(listed))} differ in their number of rows"
 
     def _row_problems(self, name: str, array: Array, least: int, wanted: int | None) -> Problems:
         bound = self.expected.rows.get(name, self.expected.rows.get(self.name))
@@ -340,13 +361,17 @@ def _index_problems(arrays: Arrays, nodes: int | None) -> Problems:
         yield f"neighbours has the shape {told.shape} where {rows} rows belong"
 
 
-def _mirror_problems(name: str, arrays: Arrays, sent: Arrays) -> Problems:
+def _mirror_problems(arrays: Arrays, request: Request, expected: Expected) -> Problems:
     """An answer to an array has its shape and type; ``gradients/2`` answers ``generated/2``."""
-    for full in (full for full in arrays if group_of(full) == name):
-        part = full.removeprefix(f"{name}/")
-        original = next((a for key, a in sent.items() if f"/{key}".endswith(f"/{part}")), None)
+    weights = expected.shapes.get(_GRADIENTS_OF.get(request.phase, ""))
+    for full in (full for full in arrays if group_of(full) == _MIRRORS):
+        part = full.removeprefix(f"{_MIRRORS}/")
+        sent = (a for key, a in request.arrays.items() if f"/{key}".endswith(f"/{part}"))
+        original = next(sent, None)
         if original is None:
             yield f"{_short(full)} answers nothing that was sent"
+        elif weights is not None and part.rpartition("/")[2] not in weights:
+            yield f"{_short(full)} is no gradient of a weight"
         elif (arrays[full].shape, arrays[full].dtype) != (original.shape, original.dtype):
             yield (
                 f"{_short(full)} has the shape {arrays[full].shape} and type "
@@ -358,15 +383,14 @@ def _norm_problems(reply: Reply, request: Request, expected: Expected, largest: 
     squares: dict[str, float] = {}
     for name, array in reply.arrays.items():
         content = _Group(group_of(name), reply.arrays, request.phase, expected)
-        if array.dtype.kind != "f" or not array.size:
+        if array.dtype.kind != "f" or not array.size or content.name == _MIRRORS:
             continue
-        values = array.astype(np.float64)
-        with np.errstate(over="ignore"):
-            if content.name not in expected.mirrors and name in (content.exact or {}):
-                values -= request.arrays.get(name, np.float64(0))
-                squares[content.name] = squares.get(content.name, 0.0) + float((values**2).sum())
-            elif (norm := float(_row_norms(values).max())) > largest:
-                yield f"{_short(name)} has a row of norm {norm:.3g} where {largest:g} is allowed"
+        if name in (content.exact or {}):
+            with np.errstate(over="ignore"):
+                change = array.astype(np.float64) - request.arrays.get(name, np.float64(0))
+                squares[content.name] = squares.get(content.name, 0.0) + float((change**2).sum())
+        elif (norm := _longest_row(array)) > largest:
+            yield f"{_short(name)} has a row of norm {norm:.3g} where {largest:g} is allowed"
     for group_name, square in squares.items():
         if not math.sqrt(square) <= largest:
             yield (
@@ -375,12 +399,12 @@ def _norm_problems(reply: Reply, request: Request, expected: Expected, largest: 
             )
 
 
-def _row_norms(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Of the last axis; the numbers of a list have no row in common."""
-    if values.ndim < 2:
-        return np.abs(values)
-    norms: npt.NDArray[np.float64] = np.sqrt((values**2).sum(axis=-1))
-    return norms
+def _longest_row(array: Array) -> float:
+    """The largest norm along the last axis; the numbers of a list have no row in common."""
+    values = array.astype(np.float64)
+    with np.errstate(over="ignore"):
+        norms = np.abs(values) if values.ndim < 2 else np.sqrt((values**2).sum(axis=-1))
+    return float(norms.max(initial=0.0))
 
 
 def _is_whole(value: object) -> bool:
