@@ -53,9 +53,17 @@ def test_one_pair_has_no_interval_and_stays_open():
     assert (str(found), found.word) == ("+10.00", "open")
 
 
+@pytest.mark.parametrize("values", [[0.0018, 0.0018], [0.82 - 0.80, 0.87 - 0.85, 0.02]])
+def test_equal_differences_have_no_interval_and_stay_open(values):
+    found = Difference.of(values)  # the second are equal but for rounding
+    assert (found.ends, found.word) == (None, "open")
+
+
 @pytest.mark.parametrize(("value", "word"), [(0.0, "open"), (0.25, "above"), (-0.25, "below")])
-def test_differences_without_any_spread_have_an_interval_of_one_point(value, word):
-    assert Difference.of([value, value]).word == word
+def test_equal_differences_of_an_exact_measure_have_an_interval_of_one_point(value, word):
+    found = Difference.of([value, value], exact=True)
+    assert (found.ends, found.word) == ((value, value), word)
+    assert Difference.of([value], exact=True).ends is None  # one seed is one seed
 
 
 # The table
@@ -70,7 +78,7 @@ def test_both_metrics_are_compared_over_the_pairs():
         HEAD,
         RULE,
         "| feddep | 0.8200 | +5.00 [+2.52, +7.48] | above "
-        "| 0.6000 | +0.00 [+0.00, +0.00] | open | 3 |",
+        "| 0.6000 | +0.00 | open | 3 |",
     ]
 
 
@@ -81,7 +89,7 @@ def test_only_seeds_that_both_have_count_also_for_the_reference_s_mean():
     ]
     assert lines(rows) == [
         "| feddep | 0.6000 | +2.00 [−10.71, +14.71] | open "
-        "| 0.5000 | +0.00 [+0.00, +0.00] | open | 2 |"
+        "| 0.5000 | +0.00 | open | 2 |"
     ]
 
 

@@ -22,8 +22,11 @@ ALL = "all"
 NOTE = (
     f"Mean difference of test accuracy in points, paired by seed, with its {CONFIDENCE:.0%} "
     "Student-t interval; *above* or *below* where it excludes 0. A data set's seed counts once, "
-    "with its mean over the numbers of clients; *all* is the mean over data sets with more than "
-    "one seed. Pairs are counted with each reference."
+    "with its mean over the numbers of clients, if it has all of those that are run so far; where "
+    "no seed has, the mean over all runs stands without an interval. So does a mean over one seed, "
+    "or over equal differences. *all* is the mean over the data sets with an interval, over every "
+    "data set where none has one. Pairs are those that a line uses with each reference, counted "
+    "for the global metric."
 )
 
 Runs = Mapping[str, Mapping[Setting, Mapping[int, Record]]]
@@ -60,8 +63,9 @@ def pooled_pairs(rows: Rows, reference: str = REFERENCE) -> Iterator[Paired]:
         datasets = dict.fromkeys(setting[0] for setting in found[METRICS[0]])
         for dataset in [*datasets, *([ALL] if len(datasets) > 1 else [])]:
             own = {metric: _within(values, dataset) for metric, values in found.items()}
-            overall = {metric: pooled(values).overall for metric, values in own.items()}
-            pairs = sum(map(len, own[METRICS[0]].values()))
+            taken = {metric: pooled(values) for metric, values in own.items()}
+            overall = {metric: one.overall for metric, one in taken.items()}
+            pairs = sum(taken[METRICS[0]].used.values())
             yield Paired((dataset,), method, overall, pairs)
 
 

@@ -10,6 +10,9 @@ The mean over k groups, such as data sets, whose differences have another spread
     mean of the means ± t · √(Σ e) / k,    e = s² / n of each group, t with as many degrees of
                                            freedom as Welch and Satterthwaite give:
                                            (Σ e)² / Σ (e² / (n - 1))
+
+Differences that are all equal have no spread, so nothing tells how far another seed would lie; they
+have no interval, unless what is measured is exact, such as bytes.
 """
 
 import math
@@ -26,6 +29,8 @@ from feddep.reports.table import Table
 
 REFERENCE = "fedavg"
 CONFIDENCE = 0.95
+ROUNDING = 1e-9
+"""Values that differ by less are equal."""
 METRICS = ("global", "silo")
 
 Runs = dict[str, dict[int, Record]]
@@ -38,26 +43,31 @@ class Difference:
 
     Attributes:
         mean: in accuracy.
-        margin: half the width of the confidence interval; one pair has none.
+        margin: half the width of the confidence interval; one pair has none, nor have equal ones.
     """
 
     mean: float
     margin: float | None
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> "Difference":
+    def of(cls, values: Sequence[float], *, exact: bool = False) -> "Difference":
         """From the difference of each pair."""
-        return cls.over([values])
+        return cls.over([values], exact=exact)
 
     @classmethod
-    def over(cls, groups: Sequence[Sequence[float]]) -> "Difference":
-        """The mean of the groups' means, every group counting alike (formula at the top)."""
+    def over(cls, groups: Sequence[Sequence[float]], *, exact: bool = False) -> "Difference":
+        """The mean of the groups' means, every group counting alike (formula at the top).
+
+        Args:
+            groups: the differences of each.
+            exact: equal differences are no chance, so their interval is a point.
+        """
         mean = statistics.fmean(map(statistics.fmean, groups))
         if min(map(len, groups)) < 2:
             return cls(mean, None)
+        if all(max(values) - min(values) < ROUNDING for values in groups):
+            return cls(mean, 0.0 if exact else None)
         errors = [statistics.variance(values) / len(values) for values in groups]
-        if not any(errors):
-            return cls(mean, 0.0)
         lost = [error**2 / (len(values) - 1) for error, values in zip(errors, groups, strict=True)]
         freedom = sum(errors) ** 2 / sum(lost)
         quantile = float(student_t.ppf((1 + CONFIDENCE) / 2, freedom))
