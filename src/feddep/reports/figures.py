@@ -165,17 +165,18 @@ def lines_figure(
 
 
 def privacy_figure(source: Source) -> Iterator[Figure]:
-    """Accuracy against the sound ε of one edge; mechanisms without a bound are level lines."""
-    names = shared_settings(
-        source.rows, "privacy.mechanism", "privacy.epsilon", "training.update_noise"
-    )
+    """Accuracy against the sound ε of one edge; mechanisms without a bound are level lines.
+
+    Noise and other settings of single mechanisms make lines of their own, not panels.
+    """
+    names = [name for name in shared_settings(source.rows) if not _is_private(name)]
     panels, methods, mechanisms = list[Panel](), set[str](), set[str]()
     for settings, group in panels_of(source.rows, names):
         runs = _by_privacy(group)
         title = title_of(settings, names) or group[0][1]["dataset"]
-        methods |= {method for method, _, _ in runs}
-        mechanisms |= {mechanism for _, mechanism, _ in runs}
-        bounded = sorted({epsilon for _, _, epsilon in runs if epsilon is not None})
+        methods |= {run.method for run in runs}
+        mechanisms |= {run.mechanism for run in runs}
+        bounded = sorted({run.epsilon for run in runs if run.epsilon is not None})
         if bounded:
             panels.append(_privacy_panel(title, runs, bounded))
         else:
@@ -191,7 +192,8 @@ def privacy_figure(source: Source) -> Iterator[Figure]:
         keys,
         "ε is what is promised about one undirected edge, for everything that leaves a client "
         "(the sound column). Level lines, and panels without ε, show mechanisms that promise "
-        f"nothing. {_ZOOM}",
+        "nothing. Hollow marks are runs with a further setting of the mechanism, which their "
+        f"labels name. {_ZOOM}",
     )
 
 
@@ -431,49 +433,86 @@ def _printed_over(
     return [Series(("feddep", PRINTED), marks, style)] if marks else []
 
 
-_Private = dict[tuple[str, str, float | None], list[Record]]
+_SHOWN_BY_AXES = ("privacy.mechanism", "privacy.epsilon")
 
 
-def _by_privacy(rows: Rows) -> _Private:
-    """The runs by method, mechanism and sound ε; None where nothing is promised."""
-    found: _Private = {}
-    for _, record in rows:
+def _is_private(name: str) -> bool:
+    """Whether a setting is one of privacy, so that methods which differ in it share a panel."""
+    return name.startswith("privacy.") or name == "training.update_noise"
+
+
+@dataclass(frozen=True)
+class _Private:
+    """What runs of a privacy sweep have in common.
+
+    Attributes:
+        method: which.
+        mechanism: which.
+        more: its further settings, in words.
+        epsilon: the sound one; None where nothing is promised.
+    """
+
+    method: str
+    mechanism: str
+    more: str
+    epsilon: float | None
+
+    def __str__(self) -> str:
+        parts = marked(self.method), self.mechanism, self.more
+        return ", ".join(part for part in parts if part)
+
+    @property
+    def style(self) -> Style:
+        own = style_of_mechanism(self.mechanism, self.method)
+        return replace(own, hollow=True) if self.more else own
+
+
+def _by_privacy(rows: Rows) -> dict[_Private, list[Record]]:
+    """The runs that differ in nothing but their seed, within a panel."""
+    found: dict[_Private, list[Record]] = {}
+    for settings, record in rows:
         told = record["privacy"]
+        more = {
+            name.rpartition(".")[2].replace("_", " "): value
+            for name, value in settings.items()
+            if _is_private(name) and name not in _SHOWN_BY_AXES
+        }
+        words = ", ".join(f"{name} {value}" for name, value in more.items())
         epsilon = (told.get("sound") or {}).get("epsilon")
-        found.setdefault((record["method"], told["mechanism"], epsilon), []).append(record)
+        run = _Private(record["method"], told["mechanism"], words, epsilon)
+        found.setdefault(run, []).append(record)
     return found
 
 
-def _privacy_panel(title: str, runs: _Private, bounded: Sequence[float]) -> Panel:
+def _privacy_panel(
+    title: str, runs: Mapping[_Private, Sequence[Record]], bounded: Sequence[float]
+) -> Panel:
     series = []
-    lines: dict[tuple[str, str], list[Point]] = {}
-    for (method, mechanism, epsilon), records in runs.items():
-        name = f"{marked(method)}, {mechanism}"
-        if epsilon is None:
+    lines: dict[_Private, list[Point]] = {}
+    for run, records in runs.items():
+        if run.epsilon is None:
             ends = [bounded[0], bounded[-1]]
-            level = _level_line(method, records, "global", ends)
-            tip = f"{name}, no bound: {_told(_scores(records, 'global'))}"
+            level = _level_line(run.method, records, "global", ends)
+            tip = f"{run}, no bound: {_told(_scores(records, 'global'))}"
             points = [replace(point, tip=tip) for point in level.points]
-            style = style_of_mechanism(mechanism, method)
-            series.append(Series((method, mechanism), points, style, marks=False))
+            series.append(Series((run.method, run.mechanism), points, run.style, marks=False))
         else:
-            point = score_point(epsilon, records, "global", f"{name}, ε = {epsilon:g}")
-            lines.setdefault((method, mechanism), []).append(point)
-    for (method, mechanism), found in lines.items():
-        style = style_of_mechanism(mechanism, method)
+            point = score_point(run.epsilon, records, "global", f"{run}, ε = {run.epsilon:g}")
+            lines.setdefault(replace(run, epsilon=None), []).append(point)
+    for line, found in lines.items():
         marks = sorted(found, key=lambda point: point.x)
-        series.append(Series((method, mechanism), marks, style))
+        series.append(Series((line.method, line.mechanism), marks, line.style))
     return Panel(title, Axis("sound ε of one edge"), Axis(ACCURACY), series)
 
 
-def _unbounded_panel(title: str, runs: _Private) -> Panel:
+def _unbounded_panel(title: str, runs: Mapping[_Private, Sequence[Record]]) -> Panel:
     marks = []
-    for (method, mechanism, _), records in runs.items():
+    for run, records in runs.items():
         scores = _scores(records, "global")
-        name, (low, high) = marked(method), _interval(scores)
-        tip = f"{name}, {mechanism}, no bound: {_told(scores)}"
-        style, keys = style_of_mechanism(mechanism, method), (method, mechanism)
-        marks.append(Mark(name, keys, statistics.fmean(scores), tip, style, low, high))
+        name, (low, high) = marked(run.method), _interval(scores)
+        tip = f"{run}, no bound: {_told(scores)}"
+        keys = run.method, run.mechanism
+        marks.append(Mark(name, keys, statistics.fmean(scores), tip, run.style, low, high))
     return _lines_panel(f"{title}, no bound", marks, ACCURACY)
 
 

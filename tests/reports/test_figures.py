@@ -1,0 +1,74 @@
+"""Panels and lines of the figures."""
+
+import pytest
+
+from feddep.reports.against_paper import Paper
+from feddep.reports.figures import privacy_figure
+from feddep.reports.source import Source
+
+NOISE = {3: 4.2, 5: 2.1, 10: 0.4}
+
+
+def run(method, score, *, dataset="msacademic", clients=5, told=("none", None), seed=0, **more):
+    settings = {"dataset": dataset, "partition.clients": clients, "method": method, "seed": seed}
+    settings |= {name.replace("__", "."): value for name, value in more.items()}
+    mechanism, epsilon = told
+    record = {"method": method, "dataset": dataset, "clients": clients, "seed": seed}
+    record["scores"] = {"global": {"test": score}}
+    record["privacy"] = {"mechanism": mechanism, "sound": {"epsilon": epsilon}}
+    return settings, record
+
+
+def panels(rows):
+    (figure,) = privacy_figure(Source("privacy", [], rows, Paper({})))
+    return {panel.title: panel for panel in figure.panels}
+
+
+def noised(clients):
+    """The paper's experiment: the noise of both noised methods is that of M."""
+    yield run("feddep", 0.94, clients=clients, told=("nfdp", None))
+    yield run("feddep-wo-proto", 0.95, clients=clients, told=("nfdp", None))
+    yield run("fedgnn", 0.92, clients=clients, training__update_noise=NOISE[clients])
+    yield run(
+        "feddep-wo-nfdp",
+        0.93,
+        clients=clients,
+        told=("dp-sgd", None),
+        privacy__noise=NOISE[clients],
+    )
+
+
+def test_each_number_of_clients_is_one_panel_with_all_four_methods():
+    found = panels([row for clients in NOISE for row in noised(clients)])
+    assert list(found) == [f"M = {clients}, no bound" for clients in NOISE]
+    for panel in found.values():
+        assert {one.keys[0] for one in panel.series} == {
+            *("feddep", "feddep-wo-proto", "fedgnn", "feddep-wo-nfdp")
+        }
+
+
+def test_labels_tell_the_noise():
+    (panel,) = panels(list(noised(3))).values()
+    tips = {one.keys[0]: one.points[0].tip for one in panel.series}
+    assert tips["fedgnn"] == "fedgnn†, none, update noise 4.2, no bound: 0.9200 (1 seed)"
+    assert tips["feddep-wo-nfdp"].startswith("feddep-wo-nfdp, dp-sgd, noise 4.2, no bound: ")
+    assert tips["feddep"] == "feddep, nfdp, no bound: 0.9400 (1 seed)"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("privacy__keep_edge", 0.5), ("privacy__occurrences", 1)]
+)
+def test_a_further_setting_makes_a_line_of_its_own_in_the_same_panel(name, value):
+    told = [("randomised-response", epsilon) for epsilon in (4.0, 8.0)]
+    rows = [run("fedavg", 0.7 + one[1] / 100, told=one, privacy__epsilon=one[1]) for one in told]
+    more = {name: value}
+    rows += [
+        run("fedavg", 0.6, told=one, seed=seed, privacy__epsilon=one[1], **more)
+        for one in told
+        for seed in (0, 1)
+    ]
+    (panel,) = panels(rows).values()
+    lines = [[(point.x, round(point.y, 4)) for point in one.points] for one in panel.series]
+    assert lines == [[(4.0, 0.74), (8.0, 0.78)], [(4.0, 0.6), (8.0, 0.6)]]
+    assert [one.style.hollow for one in panel.series] == [False, True]
+    assert {one.keys for one in panel.series} == {("fedavg", "randomised-response")}
