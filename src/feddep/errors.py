@@ -15,6 +15,10 @@ class DataError(InputError):
     """A data file is missing, corrupt or not what its manifest says."""
 
 
+class DivergedError(InputError):
+    """Training ran away with the settings that the user gave: its loss is no longer a number."""
+
+
 class DisclosureError(FeddepError):
     """A client was about to send something that its method does not declare."""
 

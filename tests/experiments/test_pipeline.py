@@ -1,6 +1,7 @@
 """Whole runs on a small graph: the same seed gives the same result, however it is carried out."""
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from feddep.algorithms import METHODS, find_method
-from feddep.errors import InputError, InterruptedRunError
+from feddep.errors import DivergedError, InputError, InterruptedRunError
 from feddep.experiments.folder import RunFolder
 from feddep.experiments.pipeline import run
 from feddep.experiments.records import without_times
@@ -19,6 +20,7 @@ from feddep.federation.messages import State
 from feddep.federation.phase import Ask
 from feddep.graph.graph import Graph, Part
 from feddep.graph.shard import Shards
+from feddep.learning import trainer
 from feddep.learning.classifier import Classifier
 from feddep.scenario.build import settings_of
 from feddep.scenario.spec import RunSpec
@@ -291,6 +293,37 @@ def test_without_validation_and_test_nodes_the_last_round_counts(small_shards: S
         "silo": {"test": None, "val": None},
     }
     assert result.accuracy is None
+
+
+@pytest.fixture
+def runaway(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Training runs away after so many epochs of the three clients together."""
+
+    def after(epochs: int) -> None:
+        left = iter(range(epochs))
+        right = trainer.mean_loss
+        monkeypatch.setattr(
+            trainer, "mean_loss", lambda *a: right(*a) if next(left, None) is not None else math.nan
+        )
+
+    return after
+
+
+def test_a_run_that_diverges_can_be_kept_with_the_best_round_before(runaway, small_shards: Shards):
+    runaway(6)
+    result = run_small(small_shards, "fedavg", keep_diverged=True)
+    assert "diverged at client" in result.record["diverged"]
+    assert [entry["round"] for entry in result.history] == [1]
+    assert result.record["best_round"] == 1
+
+
+@pytest.mark.parametrize(("epochs", "keep"), [(6, False), (3, True)])
+def test_else_it_is_an_error_as_is_one_that_diverges_at_once(
+    runaway, small_shards: Shards, epochs: int, keep: bool
+):
+    runaway(epochs)
+    with pytest.raises(DivergedError, match="diverged at client"):
+        run_small(small_shards, "fedavg", keep_diverged=keep)
 
 
 def test_an_unknown_device_is_refused(small_shards: Shards):

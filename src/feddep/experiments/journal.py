@@ -54,6 +54,7 @@ class Journal:
     classifiers: Sequence[Arrays] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     measuring_seconds: float = 0.0
+    diverged: str = ""
 
     def __post_init__(self) -> None:
         self._pending: list[tuple[dict[str, Any], Future[list[Scores]]]] = []

@@ -19,7 +19,9 @@ def main() -> None:
     spec = resolve(RunSpec().with_settings(settings), settings)
     started = time.perf_counter()
     shards = build(spec)
-    result = run(spec, shards, workers=1, loading_seconds=time.perf_counter() - started)
+    loading = time.perf_counter() - started
+    # That a method cannot be trained with these settings is a result, and no reason to end a sweep.
+    result = run(spec, shards, workers=1, loading_seconds=loading, keep_diverged=True)
     found = result.record
     if "--history" in sys.argv[1:]:
         found = {"record": result.record, "history": thin_history(result.history)}

@@ -8,6 +8,7 @@ from functools import partial
 
 from feddep.algorithms import find_method
 from feddep.algorithms.method import Method
+from feddep.errors import DivergedError
 from feddep.experiments.folder import RunFolder
 from feddep.experiments.journal import Journal, Watcher
 from feddep.experiments.ledgers import mechanism_events, message_events, privacy_record
@@ -45,6 +46,7 @@ def run(
     watch: Watcher | None = None,
     stop_requested: Callable[[], bool] = lambda: False,
     start: Start | None = None,
+    keep_diverged: bool = False,
 ) -> Result:
     """Runs the spec's method over the shards; a folder's checkpoint, if any, is continued.
 
@@ -58,6 +60,7 @@ def run(
         watch: told after every round.
         stop_requested: asked after every round.
         start: starts another runtime than the one on this machine.
+        keep_diverged: training that runs away ends the run there, with the best round before.
     """
     method = find_method(spec.method)
     recipe = recipe_for(spec, shards.graph, method)
@@ -72,6 +75,7 @@ def run(
             folder=None if start else folder,  # elsewhere clients keep their memories themselves
             watch=watch,
             stop_requested=stop_requested,
+            keep_diverged=keep_diverged,
         )
         generators = [group(state, "generator") for state in runtime.states()]
     ledgers, edges = _ledgers(method, recipe, shards, journal.meter)
@@ -93,6 +97,8 @@ def run(
             "measuring": journal.measuring_seconds,
         },
     )
+    if journal.diverged:
+        record["diverged"] = journal.diverged
     models = [Classifier(recipe, weights) for weights in journal.classifiers]
     generators = [weights for weights in generators if weights]
     result = Result(spec, record, journal.history, models, generators, ledgers)
@@ -124,6 +130,7 @@ def follow(
     watch: Watcher | None = None,
     stop_requested: Callable[[], bool] = lambda: False,
     checkpoint_seconds: float | None = None,
+    keep_diverged: bool = False,
 ) -> Journal:
     """Conducts a method over a started federation and notes what happens.
 
@@ -136,6 +143,7 @@ def follow(
         watch: told after every round.
         stop_requested: asked after every round.
         checkpoint_seconds: between checkpoints, at least; 0 writes one after every round.
+        keep_diverged: training that runs away after some round ends the run, with no error.
     """
     meter = Meter(runtime)
     meter.expect(phase.name for phase in method.phases)
@@ -143,6 +151,11 @@ def follow(
     journal = Journal(runtime, meter, rounds, folder, watch, stop_requested, checkpoint_seconds)
     progress = journal.restore(known)
     journal.start()
-    conduct(method.phases, recipe, runtime.clients, meter, progress, journal.after_round)
+    try:
+        conduct(method.phases, recipe, runtime.clients, meter, progress, journal.after_round)
+    except DivergedError as error:
+        if not (keep_diverged and journal.history):
+            raise
+        journal.diverged = str(error)
     journal.finish()
     return journal

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from feddep.errors import InputError
+from feddep.errors import DivergedError
 from feddep.graph.graph import Part
 from feddep.graph.sampling import EgoGraphs, NeighbourSampler
 from feddep.learning.recipe import Silo
@@ -83,7 +83,7 @@ def train(
         step = autograd_step(model, loss, spec.learning_rate, spec.weight_decay)
     mean = mean_loss(batches, step if around is None else around(step))
     if not math.isfinite(mean):
-        raise InputError(
+        raise DivergedError(
             f"training diverged at client {silo.client}: its loss is no longer a number; "
             f"lower training.learning_rate (it is {spec.learning_rate}) or scale the features"
         )
