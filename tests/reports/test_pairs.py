@@ -77,8 +77,7 @@ def test_both_metrics_are_compared_over_the_pairs():
     assert pairs_table(rows).splitlines() == [
         HEAD,
         RULE,
-        "| feddep | 0.8200 | +5.00 [+2.52, +7.48] | above "
-        "| 0.6000 | +0.00 | open | 3 |",
+        "| feddep | 0.8200 | +5.00 [+2.52, +7.48] | above | 0.6000 | +0.00 | open | 3 |",
     ]
 
 
@@ -88,8 +87,7 @@ def test_only_seeds_that_both_have_count_also_for_the_reference_s_mean():
         *(run("feddep", seed, score) for seed, score in {1: 0.51, 2: 0.73, 3: 0.9}.items()),
     ]
     assert lines(rows) == [
-        "| feddep | 0.6000 | +2.00 [−10.71, +14.71] | open "
-        "| 0.5000 | +0.00 | open | 2 |"
+        "| feddep | 0.6000 | +2.00 [−10.71, +14.71] | open | 0.5000 | +0.00 | open | 2 |"
     ]
 
 

@@ -11,13 +11,20 @@ claim if all of it lies in the claimed range, *against* it if all of it lies out
   against it,
 - **open** otherwise.
 
-A claim about *every* setting is supported only if no setting is against it, and contradicted by two
-that are: one in a dozen would be no surprise among 95% intervals. While runs are missing a verdict
-is given *so far*; without any it is *not run yet*. One seed has no interval and decides nothing.
+A range with two ends is also contradicted by two settings that are against it, if no more are for
+it: effects of opposite sign leave a mean in the middle. A claim about *every* setting is supported
+only if no setting is against it, and contradicted by two that are: one in a dozen would be no
+surprise among 95% intervals.
+
+One seed has no interval, nor have equal differences; data sets with nothing else stand outside the
+pooled interval, and a finding tells how many settings are in it. They cannot decide, but they can
+object: the mean over all data sets must be on the side of the verdict, and a claim about every
+setting needs each of their means in the range. Seconds decide nothing if they were measured beside
+other runs. While runs are missing a verdict is given *so far*; without any it is *not run yet*.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from feddep.experiments.records import Record
@@ -33,7 +40,13 @@ SUPPORTED, CONTRADICTED, OPEN = "supported", "contradicted", "open"
 FOR, AGAINST, UNDECIDED = "for", "against", "undecided"
 SO_FAR = " so far"
 COUNTEREXAMPLES = 2
-"""So many settings against a claim about every setting contradict it."""
+"""So many settings against a claim about every setting, or about a band, contradict it."""
+
+BESIDE_OTHERS = "measured beside other runs"
+
+
+Row = tuple[Mapping[str, Any], Record]
+"""Settings and record of a run."""
 
 
 class NotThereError(LookupError):
@@ -72,12 +85,20 @@ class Measure:
         of: its value in one case, as a share of 1.
         unit: of the value times 100.
         printed: the paper's tables have numbers for it.
+        exact: equal values are no chance; so it is with bytes.
+        clocked: the methods whose seconds it takes, which must have run alone.
     """
 
     text: str
     of: Callable[[Case], float]
     unit: str = "points"
     printed: bool = True
+    exact: bool = False
+    clocked: tuple[str, ...] = ()
+
+    def is_alone(self, case: Case) -> bool:
+        """Whether nothing else ran while its seconds were measured."""
+        return all(case.record(method).get("at_once") == 1 for method in self.clocked)
 
 
 @dataclass(frozen=True)
@@ -88,29 +109,61 @@ class Evidence:
         sweep: the runs' sweep.
         where: what the settings must be.
         apart: settings that make cases of their own, besides the data set.
+        beside: runs of other sweeps that are looked at in the same cases.
     """
 
     sweep: str
     where: Mapping[str, Any] = field(default_factory=dict)
     apart: tuple[str, ...] = ("partition.clients",)
+    beside: tuple["Evidence", ...] = ()
 
     def __str__(self) -> str:
         values = (f"M = {v}" if k == "partition.clients" else str(v) for k, v in self.where.items())
-        return ", ".join([self.sweep, *values])
+        own = ", ".join([self.sweep, *values])
+        return " with ".join([own, *map(str, self.beside)])
 
-    def cases(self, rows: Rows) -> dict[Setting, dict[int, Case]]:
-        """The runs by setting and seed."""
-        names = ("dataset", *self.apart)
-        found: dict[Setting, dict[int, list[tuple[Mapping[str, Any], Record]]]] = {}
-        for settings, record in rows:
-            if all(settings.get(key) == value for key, value in self.where.items()):
-                setting = tuple(str(settings.get(name, "–")) for name in names)
-                own = found.setdefault(setting, {})
-                own.setdefault(settings.get("seed", 0), []).append((settings, record))
+    def cases(self, rows: Rows, *beside: Rows) -> dict[Setting, dict[int, Case]]:
+        """The runs by setting and seed.
+
+        Args:
+            rows: of the sweep.
+            beside: of the other sweeps; they make no cases of their own.
+        """
+        found: dict[Setting, dict[int, list[Row]]] = {}
+        for setting, seed, run in self._placed(rows):
+            found.setdefault(setting, {}).setdefault(seed, []).append(run)
+        for other, theirs in zip(self.beside, beside, strict=False):
+            for setting, seed, run in other._placed(theirs):
+                if seed in found.get(setting, {}):
+                    found[setting][seed].append(run)
         return {
             setting: {seed: Case(runs) for seed, runs in own.items()}
             for setting, own in found.items()
         }
+
+    def _placed(self, rows: Rows) -> Iterator[tuple[Setting, int, Row]]:
+        """The runs that are looked at, each with its setting and seed."""
+        names = ("dataset", *self.apart)
+        for settings, record in rows:
+            if all(settings.get(key) == value for key, value in self.where.items()):
+                setting = tuple(str(settings.get(name, "–")) for name in names)
+                yield setting, settings.get("seed", 0), (settings, record)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What runs say about a claim.
+
+    Attributes:
+        word: supported, contradicted, open or not run yet; perhaps *so far*.
+        reason: why, where the numbers do not tell.
+    """
+
+    word: str
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.word} ({self.reason})" if self.reason else self.word
 
 
 @dataclass(frozen=True)
@@ -144,30 +197,51 @@ class Claim:
         both = f"{low} and{high}" if low and high else low + high
         return f"{self.measure.text}{both}{' everywhere' if self.every else ''}"
 
+    def holds(self, value: float) -> bool:
+        """Whether a value lies in the range."""
+        above, below = self.above, self.below
+        return (above is None or value > above) and (below is None or value < below)
+
     def side(self, difference: Difference) -> str:
         """Whether an interval is for the claim, against it, or neither."""
         if difference.ends is None:
             return UNDECIDED
         low, high = difference.ends
-        above, below = self.above, self.below
-        if (above is None or low > above) and (below is None or high < below):
+        if self.holds(low) and self.holds(high):
             return FOR
+        above, below = self.above, self.below
         if (above is not None and high < above) or (below is not None and low > below):
             return AGAINST
         return UNDECIDED
 
-    def verdict(self, found: Pooled) -> str:
+    def verdict(self, found: Pooled) -> Verdict:
         """What the runs say, by the rule at the top."""
         sides = [self.side(difference) for difference in found.settings.values()]
         agreeing, opposing = sides.count(FOR), sides.count(AGAINST)
         overall = self.side(found.overall)
-        if self.every and opposing >= COUNTEREXAMPLES:
-            return CONTRADICTED
+        if opposing >= COUNTEREXAMPLES and (self.every or (self._is_band and opposing >= agreeing)):
+            return Verdict(CONTRADICTED)
         if overall == FOR and (opposing == 0 if self.every else agreeing >= opposing):
-            return SUPPORTED
+            return self._supported(found)
         if overall == AGAINST and opposing >= agreeing:
-            return CONTRADICTED
-        return OPEN
+            return Verdict(OPEN, _OBJECTION) if self.holds(found.mean) else Verdict(CONTRADICTED)
+        return Verdict(OPEN)
+
+    def _supported(self, found: Pooled) -> Verdict:
+        """Unless what has no interval objects."""
+        bare = [one.mean for one in found.settings.values() if one.ends is None]
+        outside = [mean for mean in bare if not self.holds(mean)]
+        if self.every and outside:
+            return Verdict(OPEN, f"{_settings(len(outside))} without interval outside")
+        if not self.holds(found.mean):
+            return Verdict(OPEN, _OBJECTION)
+        if self.every and bare:
+            return Verdict(SUPPORTED, f"{_settings(len(bare))} by the mean alone")
+        return Verdict(SUPPORTED)
+
+    @property
+    def _is_band(self) -> bool:
+        return self.above is not None and self.below is not None
 
 
 @dataclass(frozen=True)
@@ -182,6 +256,7 @@ class Finding:
         complete: every declared setting and seed has its value.
         printed: the mean of the measure in the paper's tables, where they have it, over the same
             settings; over all of them while there are no runs.
+        alone: no seconds were measured beside other runs.
     """
 
     claim: Claim
@@ -190,52 +265,83 @@ class Finding:
     declared: int
     complete: bool
     printed: float | None
+    alone: bool = True
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict:
         """The word for it."""
         if self.found is None:
-            return NOT_RUN
-        return self.claim.verdict(self.found) + ("" if self.complete else SO_FAR)
+            return Verdict(NOT_RUN)
+        own = self.claim.verdict(self.found) if self.alone else Verdict(OPEN, BESIDE_OTHERS)
+        return own if self.complete else replace(own, word=own.word + SO_FAR)
 
     @property
-    def numbers(self) -> tuple[str, str, str, str]:
-        """Our mean, the paper's, settings for, against and undecided, settings of all."""
+    def holds_printed(self) -> bool | None:
+        """Whether our interval holds the paper's figure; None if they are not of the same settings.
+
+        They are not while data sets without an interval stand in the paper's mean alone.
+        """
+        if self.found is None or self.printed is None or self.found.overall.ends is None:
+            return None
+        if self.found.deciding < len(self.found.settings):
+            return None
+        low, high = self.found.overall.ends
+        return low <= self.printed <= high
+
+    @property
+    def numbers(self) -> tuple[str, str, str, str, str]:
+        """Our mean, the paper's, whether ours holds it, settings by side, settings of all."""
         printed = "–" if self.printed is None else points(self.printed)
         if self.found is None:
-            return "–", printed, "–", f"0 of {self.declared}"
+            return "–", printed, "–", "–", f"0 of {self.declared}"
+        held = {None: "–", True: "yes", False: "no"}[self.holds_printed]
         sides = [self.claim.side(difference) for difference in self.found.settings.values()]
         counts = " / ".join(str(sides.count(side)) for side in (FOR, AGAINST, UNDECIDED))
-        return str(self.found.overall), printed, counts, f"{len(sides)} of {self.declared}"
+        ours, deciding = str(self.found.overall), self.found.deciding
+        if 0 < deciding < len(sides):
+            ours += f"; of all {points(self.found.mean)}"
+        settings = f"{len(sides)} of {self.declared}, {deciding} decide"
+        return ours, printed, held, counts, settings
+
+
+Cases = Mapping[Setting, Mapping[int, Case]]
+"""By setting and seed."""
 
 
 def examine(claim: Claim, sources: Mapping[str, Source]) -> Iterator[Finding]:
-    """What each body of evidence says, as far as its sweep is declared."""
+    """What each body of evidence says, as far as its sweeps are declared."""
     for evidence in claim.evidence:
-        if evidence.sweep in sources:
-            yield _finding(claim, evidence, sources[evidence.sweep])
+        needed = [evidence.sweep, *(other.sweep for other in evidence.beside)]
+        if all(name in sources for name in needed):
+            yield _finding(claim, evidence, [sources[name] for name in needed])
 
 
-def _finding(claim: Claim, evidence: Evidence, source: Source) -> Finding:
-    declared = evidence.cases([(cell, {}) for cell in source.cells])
-    values = _values(claim.measure, evidence, _rows(source))
-    printed = _values(claim.measure, evidence, _printed(source)) if claim.measure.printed else {}
+def _finding(claim: Claim, evidence: Evidence, sources: Sequence[Source]) -> Finding:
+    measure = claim.measure
+    declared = evidence.cases([(cell, {}) for cell in sources[0].cells])
+    cases = evidence.cases(*map(_rows, sources))
+    values = _values(measure, cases)
+    in_tables = evidence.cases(*map(_printed, sources)) if measure.printed else {}
+    printed = _values(measure, in_tables)
     printed = {setting: own for setting, own in printed.items() if setting in (values or printed)}
     return Finding(
         claim,
         evidence,
-        pooled(values) if values else None,
+        pooled(values, exact=measure.exact) if values else None,
         len(declared),
         _count(values) == _count(declared),
-        pooled(printed).overall.mean if printed else None,
+        pooled(printed).mean if printed else None,
+        all(
+            measure.is_alone(cases[setting][seed]) for setting in values for seed in values[setting]
+        ),
     )
 
 
-def _values(measure: Measure, evidence: Evidence, rows: Rows) -> dict[Setting, dict[int, float]]:
+def _values(measure: Measure, cases: Cases) -> dict[Setting, dict[int, float]]:
     """The measure for every setting and seed with all the runs that it needs."""
     found: dict[Setting, dict[int, float]] = {}
-    for setting, cases in evidence.cases(rows).items():
-        for seed, case in cases.items():
+    for setting, own in cases.items():
+        for seed, case in own.items():
             try:
                 value = measure.of(case)
             except NotThereError:
@@ -264,20 +370,32 @@ _PRINTED_BY = {
 
 def _printed(source: Source) -> Rows:
     """What the paper has for the declared runs, as if they were runs."""
-    rows = []
+    rows, default = [], RunSpec()
     for cell in source.cells:
         if not cell.keys() <= _PRINTED_BY:
             continue
-        spec = RunSpec().with_settings(cell)
-        dataset, clients = spec.dataset, spec.partition.clients
+        dataset, method, clients = (
+            cell.get(key, default.value_of(key))
+            for key in ("dataset", "method", "partition.clients")
+        )
+        clusters = cell.get("embedding.clusters")
         entry = (
-            source.paper.printed_for_clusters(dataset, spec.embedding.clusters, clients)
-            if "embedding.clusters" in cell
-            else source.paper.printed(dataset, spec.method, clients)
+            source.paper.printed(dataset, method, clients)
+            if clusters is None
+            else source.paper.printed_for_clusters(dataset, clusters, clients)
         )
         if entry is not None:
-            rows.append((cell, {"scores": {"global": {"test": entry.mean}}}))
+            # Of validation it prints nothing: what is chosen in its tables is chosen by them.
+            scores = {"global": {"test": entry.mean}, "silo": {"val": entry.mean}}
+            rows.append((cell, {"scores": scores}))
     return rows
+
+
+_OBJECTION = "the mean of all settings is on the other side"
+
+
+def _settings(count: int) -> str:
+    return f"{count} setting{'s' if count > 1 else ''}"
 
 
 def _bound(value: float, unit: str) -> str:

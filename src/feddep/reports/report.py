@@ -115,9 +115,10 @@ def _data_section(experiments: Path, *, quick: bool) -> Section:
 def _claims_section(library: Library) -> Section:
     """The paper's claims, which look at several sweeps and so belong to none."""
     found = findings(library)
-    done = sum(first.verdict != NOT_RUN for first, *_ in found)
+    done = sum(first.verdict.word != NOT_RUN for first, *_ in found.claims)
     title, text = "The paper's claims", f"What our runs say, claim by claim. {summary(found)}"
-    return Section("claims", title, text, done, len(found), list(verdict_tables(found)), "claims")
+    tables, counted = list(verdict_tables(found)), len(found.claims)
+    return Section("claims", title, text, done, counted, tables, "claims")
 
 
 def _figures(sections: Sequence[Section]) -> Iterator[tuple[Section, Figure]]:

@@ -1,10 +1,11 @@
 """The paper's claims and what our runs say about each, as tables."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from feddep.reports.claims import CONTRADICTED, OPEN, SO_FAR, SUPPORTED, Finding, examine
+from feddep.reports.claims import CONTRADICTED, OPEN, SO_FAR, SUPPORTED, Claim, Finding, examine
 from feddep.reports.grids import NOT_RUN
-from feddep.reports.paper_claims import CLAIMS, SECTIONS
+from feddep.reports.paper_claims import CLAIMS, QUESTIONS, SECTIONS
 from feddep.reports.source import Source
 from feddep.reports.table import Table
 
@@ -13,61 +14,85 @@ HEADINGS = (
     "verdict",
     "ours",
     "paper",
+    "ours holds it",
     "for / against / undecided",
     "settings",
     "tested as",
     "runs",
 )
 NOTE = (
-    "*Ours* is the mean over settings with its 95% interval, *paper* that of its printed numbers "
-    "for the same settings; both are in percentage points of accuracy unless the test says %. "
-    "*For*, *against* and *undecided* count the settings by their own intervals. A claim is "
-    "supported if the interval of the mean lies in the claimed range and no more settings are "
-    "against it than for it; contradicted if it lies outside and no more are for it than against "
-    "it; else open."
+    "*Ours* is the mean over the settings that decide, with its 95% interval, and behind *of all* "
+    "the mean over every setting where some have one seed only and so no interval; *paper* is the "
+    "mean of its printed numbers for all these settings. Both are in percentage points of accuracy "
+    "unless the test says %. *Ours holds it* tells whether the paper's mean lies in our interval, "
+    "where both are of the same settings. *For*, *against* and *undecided* count the settings by "
+    "their own intervals. A claim is supported if the interval of the mean lies in the claimed "
+    "range and no more settings are against it than for it; contradicted if it lies outside and no "
+    "more are for it than against it; else open."
 )
 ALSO = "The same claims under the tuned preset and the authors' split"
+ASKED = "Our own question, which is no claim of the paper and not counted"
 
 _ORDER = (
     *(f"{word}{more}" for word in (SUPPORTED, CONTRADICTED, OPEN) for more in ("", SO_FAR)),
     NOT_RUN,
 )
 
-Findings = Sequence[Sequence[Finding]]
-"""Those of every claim; the first of each is the one that counts."""
+
+@dataclass(frozen=True)
+class Findings:
+    """What the runs say; the first finding about each claim is the one that counts.
+
+    Attributes:
+        claims: about each claim of the paper.
+        questions: about each question of our own.
+    """
+
+    claims: Sequence[Sequence[Finding]]
+    questions: Sequence[Sequence[Finding]] = ()
 
 
 def findings(sources: Mapping[str, Source]) -> Findings:
     """What there is to say about every claim whose sweeps are declared."""
-    found = (list(examine(claim, sources)) for claim in CLAIMS)
-    return [own for own in found if own]
+    return Findings(_examined(CLAIMS, sources), _examined(QUESTIONS, sources))
 
 
 def verdict_tables(found: Findings) -> Iterator[Table]:
-    """One for each section of the paper, and one of other runs about the same claims.
+    """One for each section of the paper, one of other runs about the same claims, and our own.
 
     The first says how to read them.
     """
+    numbered = list(enumerate(found.claims, start=1))
+    parts = {
+        f"Section {section}, {title}": [
+            _line(f"{n}. ", own[0]) for n, own in numbered if own[0].claim.section == section
+        ]
+        for section, title in SECTIONS.items()
+    }
+    parts[ALSO] = [_line(f"{n}. ", one) for n, own in numbered for one in own[1:]]
+    parts[ASKED] = [_line("", one) for own in found.questions for one in own]
     notes: Sequence[str] = (NOTE,)
-    numbered = list(enumerate(found, start=1))
-    for section, title in SECTIONS.items():
-        lines = [_line(n, own[0]) for n, own in numbered if own[0].claim.section == section]
+    for title, lines in parts.items():
         if lines:
-            yield Table(HEADINGS, lines, notes, f"Section {section}, {title}")
+            yield Table(HEADINGS, lines, notes, title)
             notes = ()
-    lines = [_line(n, one) for n, own in numbered for one in own[1:]]
-    if lines:
-        yield Table(HEADINGS, lines, notes, ALSO)
 
 
 def summary(found: Findings) -> str:
     """How many claims have which verdict, in one sentence."""
-    verdicts = [first.verdict for first, *_ in found]
+    verdicts = [first.verdict.word for first, *_ in found.claims]
     counts = [f"{verdicts.count(word)} {word}" for word in _ORDER if word in verdicts]
-    return f"Of {len(found)} claims: {', '.join(counts)}."
+    return f"Of {len(verdicts)} claims: {', '.join(counts)}."
 
 
-def _line(number: int, finding: Finding) -> tuple[str, ...]:
+def _examined(
+    claims: Sequence[Claim], sources: Mapping[str, Source]
+) -> Sequence[Sequence[Finding]]:
+    found = (list(examine(claim, sources)) for claim in claims)
+    return [own for own in found if own]
+
+
+def _line(number: str, finding: Finding) -> tuple[str, ...]:
     claim = finding.claim
-    said = f"{number}. {claim.text}"
-    return said, finding.verdict, *finding.numbers, claim.claimed, str(finding.evidence)
+    said, verdict = f"{number}{claim.text}", str(finding.verdict)
+    return said, verdict, *finding.numbers, claim.claimed, str(finding.evidence)
