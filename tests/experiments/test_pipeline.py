@@ -297,7 +297,7 @@ def test_without_validation_and_test_nodes_the_last_round_counts(small_shards: S
 
 @pytest.fixture
 def runaway(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Training runs away after so many epochs of the three clients together."""
+    """Training runs away after so many epochs of the three clients together, two to warm up."""
 
     def after(epochs: int) -> None:
         left = iter(range(epochs))
@@ -310,14 +310,14 @@ def runaway(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 def test_a_run_that_diverges_can_be_kept_with_the_best_round_before(runaway, small_shards: Shards):
-    runaway(6)
+    runaway(8)
     result = run_small(small_shards, "fedavg", keep_diverged=True)
     assert "diverged at client" in result.record["diverged"]
     assert [entry["round"] for entry in result.history] == [1]
     assert result.record["best_round"] == 1
 
 
-@pytest.mark.parametrize(("epochs", "keep"), [(6, False), (3, True)])
+@pytest.mark.parametrize(("epochs", "keep"), [(8, False), (3, True)])
 def test_else_it_is_an_error_as_is_one_that_diverges_at_once(
     runaway, small_shards: Shards, epochs: int, keep: bool
 ):
