@@ -12,6 +12,7 @@ from feddep.privacy.ledger import (
     BernoulliSelection,
     CappedGradients,
     FullNeighbours,
+    KnownCrossings,
     Message,
     NeighbourSampling,
     NoisedGradients,
@@ -102,6 +103,29 @@ def test_the_sparse_form_holds_and_names_its_rates(small_shards):
     assert "became an edge with probability 0.0199" in privacy["statement"]
 
 
+@pytest.mark.parametrize("method", ["fedgnn", "fedgraph", "oracle"])
+def test_a_method_that_sees_edges_between_silos_says_that_they_are_shown(small_shards, method):
+    result = run(small_shards, method, mechanism="randomised-response", epsilon=3.0)
+    assert all(KnownCrossings() in ledger for ledger in result.ledgers)
+    assert result.privacy["sound"] == {"epsilon": 3.0, "delta": 0.0, "verdict": "holds"}
+    assert "a given edge inside one silo" in result.privacy["statement"]
+    assert "Edges between silos are not protected" in result.privacy["statement"]
+
+
+def test_fedavg_has_no_local_gnn_for_uncapped_dp_sgd(small_shards):
+    result = run(small_shards, "fedavg", mechanism="dp-sgd")
+    assert kinds(result) == [NeighbourSampling]
+    assert "it changed nothing" in result.privacy["statement"]
+    assert result.record["scores"] == run(small_shards, "fedavg", mechanism="none").record["scores"]
+
+
+def test_one_shot_states_the_largest_probability_of_all_clients(small_shards):
+    result = run(small_shards, "fedavg", mechanism="one-shot")
+    shown = [e.edge_delta for own in result.ledgers for e in own if isinstance(e, OneShotSampling)]
+    assert result.privacy["sound"]["delta"] == max(shown)
+    assert f"probability of up to {max(shown):.3g};" in result.privacy["statement"]
+
+
 CAPPED = {"mechanism": "dp-sgd", "occurrences": 1, "noise": 60.0}
 
 
@@ -110,6 +134,8 @@ class TestCappedOccurrences:
         result = run(small_shards, "fedavg", RunFolder(tmp_path), **CAPPED)
         privacy = result.privacy
         assert kinds(result) == [CappedGradients]
+        assert {e.trainings for own in result.ledgers for e in own[:1]} == {2}
+        assert ("classifier", 2) in {(e.name, e.times) for e in result.ledgers[0][1:]}
         assert privacy["verdict"] == privacy["sound"]["verdict"] == "holds"
         assert 0 < privacy["sound"]["epsilon"] == privacy["edge_level"]["epsilon"] < 5
         assert (privacy["edge_level"]["of"], privacy["edge_level"]["touched"]) == ("classifier", 4)

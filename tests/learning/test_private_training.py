@@ -155,8 +155,10 @@ def test_events_say_what_is_done(silo):
         touched=min(6, examples),
         delta=1e-5,
         edges=graph.edges,
+        trainings=3,
     )
-    assert embedding_gradients(recipe, graph).phase == "local_gnn"
+    of_the_gnn = embedding_gradients(recipe, graph)
+    assert (of_the_gnn.phase, of_the_gnn.trainings) == ("local_gnn", 1)
     plain = embedding_gradients(with_privacy(silo, occurrences=0).recipe, graph)
     assert plain == NoisedGradients("embeddings", 1.0, 1.0, 16 / examples, steps)
 

@@ -17,6 +17,7 @@ from feddep.privacy.accountant import (
 from feddep.privacy.ledger import (
     BernoulliSelection,
     FullNeighbours,
+    KnownCrossings,
     Message,
     NeighbourSampling,
     NoisedGradients,
@@ -133,6 +134,23 @@ def test_the_client_that_is_worst_off_counts():
     assert worst_of([*prices, price([sampled(), LEFT], 10)]).sound.epsilon is None
 
 
+def test_among_clients_without_an_epsilon_the_largest_delta_counts():
+    prices = [price([OneShotSampling(5, d, d), LEFT], 100) for d in (0.1, 1.0, 0.5)]
+    assert [found.sound.epsilon for found in prices] == [None] * 3
+    assert worst_of(prices).sound.delta == 1.0
+    assert worst_of(reversed(prices)).sound.delta == 1.0
+
+
+def test_with_the_same_sound_price_the_composed_one_decides():
+    prices = [price([RandomisedResponse(2.0), sampled(d), LEFT], 10) for d in (15, 10, 30)]
+    assert worst_of(prices).composed.epsilon == pytest.approx(46.91, abs=5e-3)
+
+
+def test_edges_between_clients_change_no_price():
+    flipped = [RandomisedResponse(3.0), LEFT]
+    assert price([KnownCrossings(), *flipped], 10) == price(flipped, 10)
+
+
 def test_an_unknown_event_is_refused():
     with pytest.raises(InputError, match="no price for str"):
         price(["noise"], 10)
@@ -150,6 +168,7 @@ def test_a_ledger_survives_as_plain_data():
         RandomisedResponse(1.0),
         NoisedGradients("updates", 2.0, 0.1, 1.0, 50),
         FullNeighbours("embeddings"),
+        KnownCrossings(),
         LEFT,
     ]
     assert from_plain(to_plain(ledger)) == ledger

@@ -23,18 +23,21 @@ NUMBERS = Message("averaging", "numbers", 51, 0)
 DELTA = 1e-5
 
 
-def gradients(noise=20.0, touched=6, phase="averaging", purpose="classifier", delta=DELTA):
+def gradients(
+    noise=20.0, touched=6, phase="averaging", purpose="classifier", steps=500, trainings=50
+):
     return CappedGradients(
         purpose,
         noise,
         1.0,
         0.1,
-        500,
+        steps,
         phase=phase,
         occurrences=2,
         touched=touched,
-        delta=delta,
+        delta=DELTA,
         edges=1000,
+        trainings=trainings,
     )
 
 
@@ -150,6 +153,47 @@ class TestVerdict:
         assert found.delta == 2 * DELTA
 
 
+class TestNumberOfTrainings:
+    """The price is for 50 trainings of 10 steps each."""
+
+    def verdict(self, *messages, **about):
+        found = price([gradients(**about), *messages], 1000).sound
+        assert (found.verdict == "none") == (found.epsilon is None)
+        return found.verdict
+
+    @pytest.mark.parametrize(
+        ("times", "verdict"), [(1, "holds"), (50, "holds"), (51, "none"), (1000, "none")]
+    )
+    def test_weights_of_more_trainings_than_were_priced_are_not_covered(self, times, verdict):
+        assert self.verdict(Message("averaging", "classifier", times, 1000)) == verdict
+
+    def test_scores_are_computed_without_edges_and_may_be_sent_more_often(self):
+        assert self.verdict(LEFT, Message("averaging", "numbers", 1000, 8000)) == "holds"
+
+    @pytest.mark.parametrize(("rounds", "verdict"), [(51, "holds"), (52, "none")])
+    def test_a_plan_counts_the_round_that_only_scores(self, rounds, verdict):
+        assert self.verdict(Message("averaging", "classifier", rounds, 0)) == verdict
+
+    def test_two_prices_of_one_phase_cover_the_trainings_of_both(self):
+        both = [gradients(noise=60.0), gradients(noise=50.0)]
+        for times, verdict in ((100, "holds"), (101, "none")):
+            left = Message("averaging", "classifier", times, 1000)
+            assert price([*both, left], 1000).sound.verdict == verdict
+
+    def test_a_silo_without_examples_sends_weights_back_as_they_came(self):
+        left = Message("averaging", "classifier", 1000, 1000)
+        assert self.verdict(left, steps=0) == "holds"
+        assert self.verdict(left, steps=0, trainings=None) == "holds"
+
+    def test_an_older_ledger_is_read_and_covers_no_more_trainings_than_steps(self):
+        row = to_plain([gradients()])[0]
+        del row["trainings"]
+        (older,) = from_plain([row])
+        assert older == gradients(trainings=None)
+        assert price([older, LEFT], 1000) == price([gradients(), LEFT], 1000)
+        assert self.verdict(Message("averaging", "classifier", 501, 9), trainings=None) == "none"
+
+
 def test_the_event_survives_as_plain_data():
     assert from_plain(to_plain([gradients()])) == [gradients()]
 
@@ -157,8 +201,10 @@ def test_the_event_survives_as_plain_data():
 def test_a_spec_with_an_epsilon_gets_the_noise_that_an_edge_needs():
     spec = PrivacySpec(mechanism="dp-sgd", occurrences=2, epsilon=6.0)
     about = {"purpose": "classifier", "phase": "averaging", "batch": 32, "hops": 2, "edges": 900}
+    about["trainings"] = 5
     event = capped_event(spec, examples=320, epochs=10, **about)
     assert (event.rate, event.steps, event.touched, event.occurrences) == (0.1, 100, 6, 2)
+    assert event.trainings == 5
     assert 5.9 < edge_level(event) <= 6.0
     tiny = capped_event(spec, examples=3, epochs=10, **about)
     assert (tiny.rate, tiny.steps, tiny.touched) == (1.0, 10, 3)

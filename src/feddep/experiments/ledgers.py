@@ -24,6 +24,7 @@ from feddep.privacy.ledger import (
     CappedGradients,
     Event,
     FullNeighbours,
+    KnownCrossings,
     Ledger,
     Message,
     NeighbourSampling,
@@ -44,7 +45,7 @@ def mechanism_events(method: Method, recipe: Recipe, graph: Graph) -> list[Event
     spec, training = recipe.privacy, recipe.training
     phases = {phase.name for phase in method.phases}
     degrees = _histogram(graph)
-    events: list[Event] = []
+    events: list[Event] = [KnownCrossings()] if method.sees_cross_edges else []
     if spec.mechanism == "randomised-response":
         events.append(response_event(spec.epsilon, spec.keep_edge))
     if spec.mechanism == "one-shot":
@@ -109,7 +110,7 @@ def privacy_record(
     found = {
         "mechanism": mechanism,
         "verdict": worst.sound.verdict,
-        "statement": statement(mechanism, worst, ledgers[0]),
+        "statement": statement(mechanism, worst, ledgers),
         "paper": plain(worst.paper),
         "composed": plain(worst.composed),
         "sound": plain(worst.sound),
@@ -117,7 +118,7 @@ def privacy_record(
         "deltas": {"delta": delta, "delta_prime": prime},
         "example_level": {"epsilon": max(examples), "delta": delta} if examples else None,
         "relation": "paper and composed: one entry of one neighbour list; sound: one undirected "
-        "edge. Node set, features, labels and split count as public.",
+        "edge inside one silo. Node set, features, labels and split count as public.",
     }
     capped = [e for e in noised if isinstance(e, CappedGradients)]
     if capped:  # of this training alone; whether it bounds all that left, sound tells

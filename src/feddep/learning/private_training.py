@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from feddep.errors import InputError
+from feddep.errors import DivergedError, InputError
 from feddep.graph.graph import Graph, Part
 from feddep.graph.sampling import Lists
 from feddep.learning.dp_sgd import dp_sgd
@@ -40,6 +40,7 @@ def embedding_gradients(recipe: Recipe, graph: Graph) -> NoisedGradients:
         examples=examples,
         batch=batch,
         epochs=recipe.embedding.epochs,
+        trainings=1,
         hops=recipe.embedding.depth,
         edges=graph.edges,
     )
@@ -55,6 +56,7 @@ def classifier_gradients(recipe: Recipe, graph: Graph, phase: str = "averaging")
         examples=len(graph.members(Part.TRAIN)),
         batch=training.batch_size,
         epochs=training.rounds * training.local_epochs,
+        trainings=training.rounds,
         hops=recipe.model.layers,
         edges=graph.edges,
     )
@@ -91,7 +93,7 @@ def train_privately(
     logits = predict(model, without_edges(graph), silo.table)[nodes]
     loss = cross_entropy(logits, silo.labels[nodes]).item()
     if not math.isfinite(loss):
-        raise InputError(
+        raise DivergedError(
             f"training diverged at client {silo.client}: its loss is no longer a number; lower "
             f"training.learning_rate (it is {training.learning_rate}) or privacy.noise"
         )

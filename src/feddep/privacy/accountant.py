@@ -3,10 +3,12 @@
 ``paper``: its Theorem 3.1 as printed, Bernoulli sampler included, at the smallest degree.
 ``composed``: that theorem with the composition it cites, without the sampler, at the worst degree
 that exists. Both cover the embeddings behind the prototypes only, and one entry of one list.
-``sound``: what holds for one undirected edge and for everything that left the client.
+``sound``: what holds for one undirected edge inside a client's graph and for everything that left
+the client. Edges between clients are in nobody's graph and have no price.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -110,11 +112,14 @@ def _quantiles(nodes: Sequence[tuple[float, float]]) -> list[tuple[float, float]
 
 
 def worst_of(prices: Iterable[Prices]) -> Prices:
-    """The prices of the client that is worst off; a promise to all is as weak as that."""
+    """The prices of the client that is worst off; a promise to all is as weak as that.
 
-    def rank(found: Prices) -> tuple[float, ...]:
+    Clients are ranked by their sound (ε, δ), then by the composed one; no ε is above any.
+    """
+
+    def rank(found: Prices) -> tuple[tuple[float, float], ...]:
         pairs = (found.sound, found.composed)
-        return tuple(math.inf if p.epsilon is None else p.epsilon for p in pairs)
+        return tuple((math.inf if p.epsilon is None else p.epsilon, p.delta) for p in pairs)
 
     return max(prices, key=rank)
 
@@ -198,6 +203,7 @@ def capped_event(
     examples: int,
     batch: int,
     epochs: int,
+    trainings: int,
     hops: int,
     edges: int,
 ) -> CappedGradients:
@@ -210,6 +216,7 @@ def capped_event(
         examples: training nodes.
         batch: of them in a batch, in the mean.
         epochs: passes over the examples in the whole run.
+        trainings: that these passes are made in, each of which sends what came of it.
         hops: of an example's ego-graph.
         edges: of the client's graph.
     """
@@ -229,19 +236,60 @@ def capped_event(
         touched=touched,
         delta=spec.delta,
         edges=edges,
+        trainings=trainings,
     )
 
 
 def noise_covers_all(ledger: Ledger) -> bool:
-    """Whether all that left was computed from capped gradients, and no list was read otherwise."""
+    """Whether all that left was computed from gradients that have a price for one edge.
+
+    These are capped ones, of no more trainings than were priced; and no list was read otherwise.
+    """
     covered = {event.phase for event in ledger if isinstance(event, CappedGradients)}
     read = any(isinstance(event, NeighbourSampling | FullNeighbours) for event in ledger)
     left = {event.phase for event in ledger if isinstance(event, Message)}
-    return bool(covered) and not read and left <= covered
+    return bool(covered) and not read and left <= covered and not trained_too_often(ledger)
+
+
+def trained_too_often(ledger: Ledger) -> bool:
+    """Whether more trained weights left than the price of their gradients is for.
+
+    Numbers are not counted: they are computed without edges, from weights that were shown anyway.
+    """
+    priced: defaultdict[str, float] = defaultdict(float)
+    for event in ledger:
+        if isinstance(event, CappedGradients):
+            priced[event.phase] += _trainings(event)
+    return any(
+        _answers(event) > priced[event.phase]
+        for event in ledger
+        if isinstance(event, Message) and event.name != "numbers" and event.phase in priced
+    )
+
+
+def _trainings(event: CappedGradients) -> float:
+    if event.steps == 0:  # without examples weights go back as they came
+        return math.inf
+    # An older ledger does not tell; a training has at least one step.
+    return event.steps if event.trainings is None else event.trainings
+
+
+def _answers(event: Message) -> int:
+    """How many trained weights a message stands for.
+
+    A plan counts all rounds of a conversation, and the last one of averaging only scores.
+    """
+    return event.times if event.bytes else event.times - 1
+
+
+def edge_shown(ledger: Ledger) -> float:
+    """The probability that one-shot samples show a given edge, for the edge that is worst off."""
+    shots = [event for event in ledger if isinstance(event, OneShotSampling)]
+    return 1 - math.prod(1 - event.edge_delta for event in shots)
 
 
 def _sound(ledger: Ledger, edges: int) -> Guarantee:
-    """What holds for one undirected edge.
+    """What holds for one undirected edge inside the client's graph.
 
     A mechanism that stands before everything else bounds all that follows, which is
     post-processing. Noise on gradients bounds what was computed from these alone. Without either
@@ -253,10 +301,8 @@ def _sound(ledger: Ledger, edges: int) -> Guarantee:
     flips = [e for e in ledger if isinstance(e, RandomisedResponse | SparseResponse)]
     if flips:  # drawn again, it costs again
         return _judged(sum(map(flip_epsilon, flips)), 0.0, edges, sound=True)
-    shots = [event for event in ledger if isinstance(event, OneShotSampling)]
-    if shots:
-        shown = 1 - math.prod(1 - event.edge_delta for event in shots)
-        return _judged(0.0, shown, edges, sound=True)
+    if any(isinstance(event, OneShotSampling) for event in ledger):
+        return _judged(0.0, edge_shown(ledger), edges, sound=True)
     if noise_covers_all(ledger):
         capped = [event for event in ledger if isinstance(event, CappedGradients)]
         spent = sum(event.delta for event in capped)

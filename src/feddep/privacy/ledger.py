@@ -115,6 +115,8 @@ class CappedGradients(NoisedGradients):
         touched: k, examples that one undirected edge can change.
         delta: δ that was chosen beforehand.
         edges: of the client's graph.
+        trainings: that the steps were made in; what came of each may leave once. None in ledgers
+            of older runs.
     """
 
     phase: str
@@ -122,6 +124,12 @@ class CappedGradients(NoisedGradients):
     touched: int
     delta: float
     edges: int
+    trainings: int | None = None
+
+
+@dataclass(frozen=True)
+class KnownCrossings:
+    """The server was given the edges between this client and the others, as they are."""
 
 
 @dataclass(frozen=True)
@@ -131,8 +139,8 @@ class Message:
     Attributes:
         phase: in which conversation.
         name: group of arrays, or ``numbers`` for scores and counts.
-        times: how often.
-        bytes: in all.
+        times: how often; of what is only planned, in how many rounds it might.
+        bytes: in all; 0 of what is only planned.
     """
 
     phase: str
@@ -150,6 +158,7 @@ Event = (
     | SparseResponse
     | NoisedGradients
     | CappedGradients
+    | KnownCrossings
     | Message
 )
 Ledger = Sequence[Event]
@@ -165,6 +174,7 @@ _KINDS: Mapping[str, type] = {
         SparseResponse,
         NoisedGradients,
         CappedGradients,
+        KnownCrossings,
         Message,
     )
 }

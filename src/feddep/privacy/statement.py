@@ -1,55 +1,97 @@
 """What is promised, in words that a layman understands."""
 
-from feddep.privacy.accountant import Guarantee, Prices, noise_covers_all
+from collections.abc import Sequence
+
+from feddep.privacy.accountant import (
+    Guarantee,
+    Prices,
+    edge_shown,
+    noise_covers_all,
+    trained_too_often,
+)
 from feddep.privacy.ledger import (
     CappedGradients,
+    Event,
+    KnownCrossings,
     Ledger,
     Message,
+    NoisedGradients,
     OneShotSampling,
     RandomisedResponse,
     SparseResponse,
 )
 
 _PUBLIC = "Which nodes there are, their features, their labels and the split count as public."
+_CROSSINGS = (
+    " Edges between silos are not protected: the server was given every one of them as it is."
+)
 
 
-def statement(mechanism: str, prices: Prices, ledger: Ledger) -> str:
+def statement(mechanism: str, prices: Prices, ledgers: Sequence[Ledger]) -> str:
     """A few sentences about what somebody who sees all messages can learn of a single edge.
 
     Args:
         mechanism: the run's.
         prices: of the client that is worst off.
-        ledger: of any client; it tells what left.
+        ledgers: of all clients; they tell what was done and what left.
     """
-    names = sorted({event.name for event in ledger if isinstance(event, Message)})
+    events = [event for ledger in ledgers for event in ledger]
+    crossings = any(isinstance(event, KnownCrossings) for event in events)
+    return _inside(mechanism, prices.sound, ledgers, events) + (_CROSSINGS if crossings else "")
+
+
+def _inside(
+    mechanism: str, sound: Guarantee, ledgers: Sequence[Ledger], events: Sequence[Event]
+) -> str:
+    """About edges inside a silo."""
+    names = sorted({event.name for event in events if isinstance(event, Message)})
     left = ", ".join(names) or "nothing"
-    sound = prices.sound
-    flips = [e for e in ledger if isinstance(e, RandomisedResponse | SparseResponse)]
+    flips = [e for e in events if isinstance(e, RandomisedResponse | SparseResponse)]
     if flips:
         return _randomised(sound.epsilon, flips[0], left)
-    if any(isinstance(event, OneShotSampling) for event in ledger):
+    if any(isinstance(event, OneShotSampling) for event in events):
         return (
             f"Every neighbour list was sampled once, and all that left a client ({left}) was "
-            "computed from these samples. A given edge is in them with a probability of up to "
-            f"{sound.delta:.3g}; if it is, nothing hides it. "
-            + ("That is no privacy guarantee. " if sound.verdict == "none" else "")
-            + _PUBLIC
+            "computed from these samples. A given edge inside one silo is in them with a "
+            f"probability of up to {max(map(edge_shown, ledgers)):.3g}; if it is, nothing hides "
+            f"it. {'That is no privacy guarantee. ' if sound.verdict == 'none' else ''}{_PUBLIC}"
         )
-    if noise_covers_all(ledger):
-        return _noised(prices.sound, ledger, left)
-    reason = {
-        "nfdp": "Neighbour lists were sampled, but over and over again: in the course of the run "
-        "nearly every edge was used as it is",
-        "dp-sgd": "Noise was added to the gradients of the local GNN only; prototypes and the "
-        "classifier are computed from true edges without noise",
-        "none": "What the clients send is computed from their edges without noise",
-    }[mechanism]
+    if all(map(noise_covers_all, ledgers)):
+        return _noised(sound, events, left)
     return (
-        f"No privacy guarantee is given. {reason}. Somebody who sees what left a client ({left}) "
-        "may be able to tell whether two of its nodes are linked. " + _PUBLIC
+        f"No privacy guarantee is given. {_reason(mechanism, ledgers, events)}. Somebody who sees "
+        f"what left a client ({left}) may be able to tell whether two of its nodes are linked. "
+        f"{_PUBLIC}"
     )
 
 
+def _reason(mechanism: str, ledgers: Sequence[Ledger], events: Sequence[Event]) -> str:
+    """Why nothing is promised."""
+    noised = {event.purpose for event in events if isinstance(event, NoisedGradients)}
+    if mechanism == "nfdp":
+        return (
+            "Neighbour lists were sampled, but over and over again: in the course of the run "
+            "nearly every edge was used as it is"
+        )
+    if any(map(trained_too_often, ledgers)):
+        return "The noise was priced for a number of trainings, and what came of more of them left"
+    trained = " and ".join(_TRAINED[purpose] for purpose in sorted(noised & _TRAINED.keys()))
+    if trained:
+        return (
+            f"Noise was added to the gradients of {trained}; what else is computed from the edges "
+            "and sent has none of it"
+        )
+    if mechanism == "dp-sgd":
+        return (
+            "DP-SGD adds noise to the gradients of a local GNN, and in this run there is none: it "
+            "changed nothing, and what the clients send is computed from their edges"
+        )
+    if "updates" in noised:
+        return "What the clients send is computed from their edges, and not all of it is noised"
+    return "What the clients send is computed from their edges without noise"
+
+
+_TRAINED = {"embeddings": "the local GNN", "classifier": "the classifier"}
 _SIMULATED = " This was a simulation: the noise can be repeated by anybody who knows the seed."
 _TOO_LARGE = "No privacy guarantee is given: ε is too large to promise anything."
 
@@ -68,18 +110,22 @@ def _randomised(
     )
     return (
         f"All that left a client ({left}) was computed from a graph in which {done}. "
-        f"Whether a given edge exists changes the odds of anything that an "
+        "Whether a given edge inside one silo exists changes the odds of anything that an "
         f"observer sees by a factor of at most e^{epsilon:.3g}. {_PUBLIC}{repeatable}"
     )
 
 
-def _noised(sound: Guarantee, ledger: Ledger, left: str) -> str:
+def _noised(sound: Guarantee, events: Sequence[Event], left: str) -> str:
     if sound.epsilon is None:
-        return f"{_TOO_LARGE}{_SIMULATED}"
-    touched = max(event.touched for event in ledger if isinstance(event, CappedGradients))
+        return (
+            "No privacy guarantee is given: ε is too large to promise anything, or δ is not below "
+            f"one in the number of edges.{_SIMULATED}"
+        )
+    touched = max(event.touched for event in events if isinstance(event, CappedGradients))
     return (
         f"All that left a client ({left}) was computed from gradients with noise, of which a "
         f"single edge can change {touched} at most, or without any edges. Whether a given edge "
-        "exists changes the odds of anything that an observer sees by a factor of at most "
-        f"e^{sound.epsilon:.3g}, but for a chance of {sound.delta:.3g}. {_PUBLIC}{_SIMULATED}"
+        "inside one silo exists changes the odds of anything that an observer sees by a factor of "
+        f"at most e^{sound.epsilon:.3g}, but for a chance of {sound.delta:.3g}. "
+        f"{_PUBLIC}{_SIMULATED}"
     )

@@ -81,7 +81,7 @@ def answer(question: Question) -> dict[str, Any]:
         "paper": plain(prices.paper),
         "composed": plain(prices.composed),
         "sound": plain(prices.sound),
-        "statement": statement(q.mechanism, prices, ledger),
+        "statement": statement(q.mechanism, prices, [ledger]),
     }
     noised = [event for event in ledger if isinstance(event, NoisedGradients)]
     if noised:
@@ -194,4 +194,5 @@ def _noised(q: Question) -> NoisedGradients:
         touched=touched,
         delta=q.delta,
         edges=q.edges,
+        trainings=1,
     )
