@@ -114,6 +114,21 @@ class TestRunMemory:
         assert np.array_equal(found.reply.arrays["classifier/bias"], np.ones(2))
         assert np.array_equal(found.before["classifier/bias"], np.zeros(2))
 
+    @pytest.mark.parametrize("redone", ["0", "1", "2"])
+    def test_an_answer_counts_only_with_the_state_after_it(self, pieces, redone):
+        memory = RunMemory(pieces)
+        memory.move_on(answer("0"), STATE, {})
+        memory.move_on(answer("1"), STATE, {})
+        state = pieces.load("state.bin")
+        memory.move_on(answer(redone, "other words"), {}, {})
+        pieces.save("state.bin", state)  # killed between the two
+        found = memory.answer_at(redone)
+        if redone == "2":
+            assert found is None
+        else:
+            assert found.asked == ""
+            assert np.array_equal(found.before["classifier/bias"], np.zeros(2))
+
     def test_so_many_answers_are_kept(self, pieces):
         memory = RunMemory(pieces)
         for number in range(KEPT_ANSWERS + 3):

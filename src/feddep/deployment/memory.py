@@ -156,16 +156,31 @@ class RunMemory:
         return header["place"], arrays, header["sent"]
 
     def answer_at(self, place: str) -> Answer | None:
-        """What was answered there, if it is not too long ago."""
-        data = self._pieces.load(place + _ANSWER)
-        if data is None:
+        """What was answered there, if it is not too long ago.
+
+        An answer that the state does not know of is from a silo that was killed between the two.
+        It answers nothing, so ``asked`` is empty; the state before it is that before the place.
+        """
+        asked, data = self._asked().get(place), self._pieces.load(place + _ANSWER)
+        if asked is None or data is None:
             return None
         header, arrays = unpack(data)
         reply = Reply(header["client"], group(arrays, "reply"), header["metrics"])
-        return Answer(place, header["asked"], reply, group(arrays, "before"))
+        known = asked if asked == header["asked"] else ""
+        return Answer(place, known, reply, group(arrays, "before"))
+
+    def _asked(self) -> dict[str, str]:
+        """What was asked at the places whose answers led to the state."""
+        data = self._pieces.load(_STATE)
+        return {} if data is None else unpack(data)[0].get("asked", {})
 
     def move_on(self, answer: Answer, after: State, sent: Mapping[str, int]) -> None:
-        """Keeps an answer, then the state after it: killed in between, the silo answers again."""
+        """Keeps an answer, then the state after it: killed in between, the silo answers again.
+
+        What came after this place belongs to a past that is taken back.
+        """
+        earlier = [pair for pair in sorted(self._asked().items()) if pair[0] < answer.place]
+        asked = dict([*earlier, (answer.place, answer.asked)][-KEPT_ANSWERS:])
         header = {
             "asked": answer.asked,
             "client": answer.reply.client,
@@ -173,11 +188,10 @@ class RunMemory:
         }
         arrays = grouped("reply", answer.reply.arrays) | grouped("before", answer.before)
         self._pieces.save(answer.place + _ANSWER, pack(header, arrays))
-        self._pieces.save(_STATE, pack({"place": answer.place, "sent": dict(sent)}, after))
-        answers = [name for name in self._pieces.names() if name.endswith(_ANSWER)]
-        until_now = [name for name in answers if name <= answer.place + _ANSWER]
-        for name in answers:  # what came after this place belongs to a past that is taken back
-            if name not in until_now[-KEPT_ANSWERS:]:
+        now = {"place": answer.place, "sent": dict(sent), "asked": asked}
+        self._pieces.save(_STATE, pack(now, after))
+        for name in self._pieces.names():
+            if name.endswith(_ANSWER) and name.removesuffix(_ANSWER) not in asked:
                 self._pieces.remove(name)
 
     def forget(self) -> None:
