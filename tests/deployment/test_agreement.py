@@ -1,12 +1,14 @@
 """What is agreed on before a run, and what a stranger may not pass off as an agreement."""
 
 import pytest
+import torch
 from correspondence import agreement_on
 
 from feddep.algorithms import METHODS
-from feddep.deployment.agreement import LARGEST_BYTES, Agreement
+from feddep.deployment.agreement import LARGEST_BYTES, Agreement, digest_of
 from feddep.errors import InputError
 from feddep.models.weights import to_arrays
+from feddep.phases.local_gnn import shared_shapes
 from feddep.scenario.spec import RunSpec
 
 FEDERATED = [name for name in METHODS if name not in ("global", "oracle")]
@@ -79,6 +81,48 @@ def test_what_may_cross_is_what_the_method_declares(agreement):
     assert expected.largest_bytes == LARGEST_BYTES
     shapes = {name: array.shape for name, array in to_arrays(recipe.classifier()).items()}
     assert expected.shapes["classifier"] == shapes
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        {"model.hidden": 20_000},
+        {"embedding.width": 20_000},
+        {"model.layers": 10**9},
+        {"generator.slots": 2_000_000},
+        {"generator.batch_size": 2**28},
+        {"embedding.clusters": 2**26},
+    ],
+    ids=lambda large: next(iter(large)),
+)
+def test_what_could_not_be_sent_is_refused_before_it_is_made(small_graph, large):
+    with pytest.raises(InputError, match=r"bytes, of which at most .* take a smaller"):
+        agreement_on(small_graph, "feddep", **large)
+
+
+def test_generated_rows_are_bounded_where_they_leave(small_graph):
+    many = {"generator.slots": 1000}
+    sends = agreement_on(small_graph, "feddep-wo-proto", **many)
+    sends.check_nodes(10)
+    with pytest.raises(InputError, match=r"generated rows .* smaller generator.slots"):
+        sends.check_nodes(100_000)
+    agreement_on(small_graph, "feddep", **many).check_nodes(100_000)
+
+
+def test_the_digest_is_that_of_everything_agreed_on(agreement):
+    known = {**agreement.to_plain(), "client": 0}
+    changes = {"run": "x", "spec": "x", "features": 9, "classes": 9, "nodes": 9, "client": 1}
+    digests = {digest_of(known), *(digest_of(known | {k: v}) for k, v in changes.items())}
+    assert len(digests) == 1 + len(changes)
+    assert digest_of(known | {"sound": 1, "sent": {}}) == digest_of(known)
+
+
+def test_shapes_cost_no_memory_and_no_random_number(small_graph):
+    agreement = agreement_on(small_graph, "feddep", **{"embedding.warm_start": True})
+    before = torch.random.get_rng_state()
+    expected = agreement.expected
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert expected.shapes["local_gnn/classifier"] == shared_shapes(agreement.recipe)
 
 
 def test_sizes_follow_the_spec(small_graph):

@@ -1,9 +1,13 @@
 """What server and silos agree on before a run, and what may then cross between them."""
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import torch
 
 from feddep.algorithms import find_method
 from feddep.algorithms.method import Method
@@ -12,7 +16,6 @@ from feddep.federation.inspection import Expected
 from feddep.learning.neighgen import HEAD
 from feddep.learning.recipe import Recipe
 from feddep.models.generator import DeepGenerator
-from feddep.models.weights import to_arrays
 from feddep.phases.local_gnn import shared_shapes
 from feddep.scenario.build import recipe_of
 from feddep.scenario.spec import RunSpec
@@ -57,15 +60,24 @@ class Agreement:
         self._check_size()
 
     def _check_size(self) -> None:
-        """Refuses a model that could not be sent, before anybody tries to make it."""
-        model, width = self.spec.model, self.spec.embedding.width
-        widest = self.features + width + model.hidden
-        weights = 2 * widest * max(model.hidden, width, self.classes) * model.layers
-        if 4 * weights > LARGEST_BYTES:
-            raise InputError(
-                f"the model would have up to {4 * weights} bytes, of which at most "
-                f"{LARGEST_BYTES} can be sent; take a smaller model.hidden or embedding.width"
-            )
+        """Refuses what could not be sent, before anybody tries to make it."""
+        model, embedding, generator = self.spec.model, self.spec.embedding, self.spec.generator
+        hidden, width = model.hidden, self.recipe.embedding_width
+        widest = self.features + embedding.width + hidden
+        weights = 2 * widest * max(hidden, embedding.width, self.classes) * model.layers
+        head = (hidden + 1) * (hidden + generator.slots * width)
+        batch = generator.batch_size * (hidden + generator.slots)
+        prototypes = self.spec.partition.clients * embedding.clusters * width
+        _check_sent("model", weights, "model.hidden or embedding.width")
+        _check_sent("generator", head + batch, "generator.slots or generator.batch_size")
+        _check_sent("prototypes of all silos", prototypes, "embedding.clusters")
+
+    def check_nodes(self, nodes: int) -> None:
+        """Refuses a run in which a silo with so many nodes could not send what it generates."""
+        if "generated" in self.method.discloses:
+            rows = nodes * self.spec.generator.slots
+            _check_sent("generated rows", rows * self.recipe.embedding_width, "generator.slots")
+
 
     @property
     def method(self) -> Method:
@@ -107,6 +119,21 @@ class Agreement:
         return cls(run, RunSpec.from_toml(text), *sizes)
 
 
+def digest_of(known: Mapping[str, Any]) -> str:
+    """The same for the same agreement, as plain values, with the same client."""
+    names = ("run", "spec", "features", "classes", "nodes", "client")
+    text = json.dumps([known[name] for name in names])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _check_sent(what: str, numbers: int, smaller: str) -> None:
+    if 4 * numbers > LARGEST_BYTES:
+        raise InputError(
+            f"the {what} would have up to {4 * numbers} bytes, of which at most {LARGEST_BYTES} "
+            f"can be sent; take a smaller {smaller}"
+        )
+
+
 def check_federated(method: Method) -> None:
     """Refuses the methods that are no federation."""
     if method.whole_graph or method.name == "oracle":
@@ -125,15 +152,17 @@ def expected_of(method: Method, recipe: Recipe, nodes: int) -> Expected:
         nodes: of all silos together.
     """
     width, hidden, spec = recipe.embedding_width, recipe.model.hidden, recipe.generator
-    generator = DeepGenerator(recipe.model, spec, recipe.features, width)
-    classifier = {name: array.shape for name, array in to_arrays(recipe.classifier()).items()}
+    with torch.device("meta"):  # shapes without numbers
+        generator = DeepGenerator(recipe.model, spec, recipe.features, width)
+        weights = recipe.classifier().named_parameters()
+        warm_start = shared_shapes(recipe)
     most = _MOST_NEIGHBOURS * nodes
     return Expected(
         discloses=method.discloses,
         reports={phase.name: phase.reports for phase in method.phases},
         shapes={
-            "classifier": classifier,
-            "local_gnn/classifier": shared_shapes(recipe),
+            "classifier": {name: tuple(weight.shape) for name, weight in weights},
+            "local_gnn/classifier": warm_start,
             "neighgen": {name: tuple(getattr(generator, name).shape) for name in HEAD},
         },
         rows={
