@@ -298,6 +298,20 @@ class TestPlannedPrice:
         privacy = {"privacy__mechanism": "randomised-response", "privacy__epsilon": 21.0}
         assert self.price(small_graph, "fedavg", **privacy).epsilon is None
 
+    def test_it_does_not_depend_on_the_edges(self, small_graph):
+        """The server is told, and could find out about them by asking."""
+        pairs = small_graph.nodes * (small_graph.nodes - 1) // 2
+        noised = {"privacy__mechanism": "dp-sgd", "privacy__occurrences": 1, "privacy__noise": 99.0}
+        graphs = (small_graph, small_graph.with_edges([]))
+        for delta, verdict in ((1.01 / pairs, "none"), (0.99 / pairs, "holds")):
+            one, other = (self.price(g, "fedavg", **noised, privacy__delta=delta) for g in graphs)
+            assert one == other
+            assert one.verdict == verdict
+
+    def test_one_shot_samples_may_show_any_edge(self, small_graph):
+        for graph in (small_graph, small_graph.with_edges([])):
+            assert self.price(graph, "fedavg", privacy__mechanism="one-shot") == NOTHING
+
     def test_who_sends_nothing_pays_nothing(self, small_graph, small_recipe):
         silent = replace(METHODS["fedavg"], phases=(), discloses=frozenset())
         found = planned_price(RunSpec(), silent, small_recipe, small_graph)

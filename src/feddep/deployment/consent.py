@@ -13,6 +13,7 @@ anything, so every name is taken literally and what is not allowed is forbidden:
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,7 +27,7 @@ from feddep.federation.messages import Reply, group_of
 from feddep.graph.graph import Graph
 from feddep.learning.recipe import Recipe
 from feddep.privacy.accountant import Guarantee, price
-from feddep.privacy.ledger import Event, Message
+from feddep.privacy.ledger import Event, Message, OneShotSampling
 from feddep.scenario.spec import RunSpec
 
 _Names = Annotated[frozenset[Annotated[str, Field(min_length=1)]], Field(strict=False)]
@@ -204,18 +205,30 @@ def planned_price(spec: RunSpec, method: Method, recipe: Recipe, graph: Graph) -
     Everything that the method may send counts as sent. The price holds only if the silo draws its
     noise from a secret of its own: noise from the run's seed can be repeated by the server.
 
+    The server is told the price and may ask for that of many runs, so it is computed without the
+    edges: δ must be below one in the number of pairs of nodes, rather than of edges, and of
+    one-shot samples, which show short lists whole, the worst is assumed.
+
     Args:
         spec: the run's.
         method: the one that the spec names.
         recipe: what the parties agreed on.
         graph: the silo's own, before any mechanism.
     """
-    planned: list[Event] = [*mechanism_events(method, recipe, graph)]
+    nodes_alone = graph.with_edges([])
+    planned = [_at_worst(event) for event in mechanism_events(method, recipe, nodes_alone)]
     for phase in method.phases:
         names = method.discloses | ({"numbers"} if phase.reports else set())
         times = phase.rounds(recipe)
         planned += [Message(phase.name, name, times, 0) for name in sorted(names)]
-    return price(planned, graph.edges, spec.privacy.delta_prime).sound
+    pairs = graph.nodes * (graph.nodes - 1) // 2
+    return price(planned, pairs, spec.privacy.delta_prime).sound
+
+
+def _at_worst(event: Event) -> Event:
+    if isinstance(event, OneShotSampling):
+        return replace(event, list_delta=1.0, edge_delta=1.0)
+    return event
 
 
 def _refuse(what: str, violations: Iterable[str]) -> None:
