@@ -15,7 +15,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from feddep.deployment import outbox as module
-from feddep.deployment.outbox import GENESIS, Outbox, Verified, counted, sent, verify
+from feddep.deployment.outbox import GENESIS, Outbox, Verified, agreements, counted, sent, verify
 from feddep.errors import DataError, RuntimeFailureError
 from feddep.federation.messages import Reply
 
@@ -31,7 +31,8 @@ REPLY = Reply(
 
 def note(path: Path, reply: Reply = REPLY, **changed: object):
     fields = {"run": "run", "phase": "averaging", "step": "train", "round": 0, "epsilon": None}
-    return Outbox(path).append(**(fields | changed), reply=reply)
+    Outbox(path).append(**(fields | changed), reply=reply)
+    return Outbox(path).head()
 
 
 def lines_of(path: Path) -> list[dict]:
@@ -157,8 +158,7 @@ class TestFile:
 
     def test_threads_do_not_interleave(self, path):
         with ThreadPoolExecutor(4) as pool:
-            heads = list(pool.map(lambda i: note(path, round=i), range(24)))
-        assert sorted(number for number, _ in heads) == list(range(1, 25))
+            list(pool.map(lambda i: note(path, round=i), range(24)))
         assert verify(path).lines == 24
 
     def test_processes_do_not_interleave(self, path):
@@ -263,10 +263,10 @@ class TestHead:
         assert Outbox(path).head() == GENESIS
         assert verify(path, GENESIS) == Verified(0, 0, 0)
 
-    def test_it_is_what_the_last_append_gave(self, path):
+    def test_it_is_the_last_line(self, path):
         note(path)
-        head = note(path)
-        assert Outbox(path).head() == head == (2, lines_of(path)[1]["hash"])
+        note(path)
+        assert Outbox(path).head() == (2, lines_of(path)[1]["hash"])
 
     def test_an_older_head_stays_in_the_chain(self, path):
         heads = [note(path) for _ in range(3)]
@@ -327,6 +327,38 @@ class TestSent:
     def test_what_a_payload_counts_as(self):
         assert counted("p", ["a/x", "a/y", "b"], []) == {"a", "b"}
         assert counted("p", [], ["loss", "count"]) == {"numbers/p"}
+
+
+class TestAgreements:
+    def test_they_have_lines_without_payload(self, path):
+        Outbox(path).agree(run="run", agreement="abc", epsilon=2.0)
+        Outbox(path).refuse(run="other", reason="no " * 1000)
+        note(path)
+        yes, no, _ = lines_of(path)
+        assert (yes["kind"], yes["run"], yes["agreement"], yes["epsilon"]) == (
+            "agreed",
+            "run",
+            "abc",
+            2.0,
+        )
+        assert (no["kind"], no["run"], len(no["reason"])) == ("refused", "other", 500)
+        assert verify(path) == Verified(3, 1, 40)
+        assert sent(path, "run") == {"classifier": 1, "numbers/averaging": 1}
+
+    def test_a_run_s_own_are_found(self, path):
+        assert agreements(path, "run") == set()
+        for run, digest in (("run", "abc"), ("run", "abc"), ("other", "def")):
+            Outbox(path).agree(run=run, agreement=digest, epsilon=None)
+        Outbox(path).refuse(run="third", reason="no")
+        found = [agreements(path, run) for run in ("run", "other", "third")]
+        assert found == [{"abc"}, {"def"}, set()]
+
+    def test_in_a_broken_chain_they_are_not_looked_for(self, path):
+        for digest in ("abc", "def"):
+            Outbox(path).agree(run="run", agreement=digest, epsilon=None)
+        path.write_bytes(path.read_bytes().replace(b'"abc"', b'"def"'))
+        with pytest.raises(DataError, match="line 1"):
+            agreements(path, "run")
 
 
 LINES = 6

@@ -73,9 +73,11 @@ def changed(silo: Correspondent, **fields) -> Correspondent:
     return Correspondent(replace(silo.station, **fields))
 
 
-def lines(silo: Correspondent) -> list[dict]:
+def lines(silo: Correspondent, kind: str | None = None) -> list[dict]:
+    """The ledger's lines about payloads, or of another kind."""
     path = silo.station.outbox.path
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    found = map(json.loads, path.read_text().splitlines()) if path.exists() else []
+    return [line for line in found if line.get("kind") == kind]
 
 
 def same(one: Letter, other: Letter) -> bool:
@@ -173,6 +175,56 @@ class TestAgreeing:
         seen_through = changed(silo, consent=strict, secret=None)
         assert "highest_epsilon" in refused(seen_through(agree(noised)))
 
+    def test_the_answer_does_not_depend_on_the_edges(self, silo, graph):
+        """Else a server could ask for the number of edges by halving."""
+        noise = {"mechanism": "dp-sgd", "occurrences": 1, "noise": 40.0}
+        plans = [
+            {**noise, "delta": 1 / graph.edges - 1e-9},  # would hold for so few edges
+            {**noise, "delta": 2 / graph.nodes**2},
+            {"mechanism": "one-shot"},
+        ]
+        other = graph.with_edges([(0, 1)])
+        for number, plan in enumerate(plans):
+            asked = agreement_on(graph, **{f"privacy.{key}": value for key, value in plan.items()})
+            letter = agree(asked, run=f"run-{number}")
+            there = changed(silo, graph=lambda: other, outbox=None)
+            assert silo(letter).header == there(letter).header
+        promised = [line["epsilon"] is not None for line in lines(silo, "agreed")]
+        assert promised == [False, True, False]
+
+    @pytest.mark.parametrize("forgotten", ["nothing", "memory", "closed"])
+    def test_one_name_is_one_run(self, silo, agreement, graph, forgotten):
+        silo(agree(agreement))
+        silo(request(agreement))
+        if forgotten == "memory":
+            silo.runs.clear()
+        if forgotten == "closed":
+            silo(Letter({"kind": "close", "run": "run"}))
+        others = [
+            agree(agreement_on(graph, **{"training.rounds": 2})),
+            agree(agreement, client=1),
+            agree(agreement, nodes=agreement.nodes + 1),
+        ]
+        for other in others:
+            assert "agreed to something else under the name run" in refused(silo(other))
+        assert "sound" in silo(agree(agreement)).header, "the same again"
+        assert "sound" in silo(agree(agreement, run="other", client=1)).header
+
+    def test_without_a_ledger_the_memory_knows(self, silo, agreement):
+        own = changed(silo, outbox=None)
+        own(agree(agreement))
+        assert "something else" in refused(own(agree(agreement, client=1)))
+        assert "sound" in own(agree(agreement)).header
+
+    def test_what_was_refused_does_not_take_the_name(self, silo, agreement, graph):
+        refused(silo(agree(agreement_on(graph, **{"training.rounds": 4}))))
+        assert "sound" in silo(agree(agreement)).header
+
+    def test_more_generated_rows_than_can_be_sent_are_refused(self, silo, graph):
+        open_to_all = changed(silo, consent=None)
+        many = agreement_on(graph, "feddep-wo-proto", **{"generator.slots": 100_000})
+        assert "generator.slots" in refused(open_to_all(agree(many)))
+
 
 class TestAnswering:
     def test_without_an_agreement_the_silo_asks_for_one(self, silo, agreement, handled):
@@ -263,6 +315,20 @@ class TestAnswering:
         assert silo.runs["run"] == after
         assert silo(request(agreement, 2)).arrays
 
+    @pytest.mark.parametrize("place", [0, 1])
+    def test_killed_while_a_place_is_redone_it_answers_again(self, silo, agreement, place):
+        """Asked in other words at the last place, or further back."""
+        silo(agree(agreement))
+        for number in range(2):
+            silo(request(agreement, number))
+        before, other = silo.runs["run"]["state.bin"], request(agreement, place, note="other words")
+        answer = silo(other)
+        after = dict(silo.runs["run"])
+        silo.runs["run"]["state.bin"] = before
+        assert same(silo(other), answer)
+        assert silo.runs["run"].items() <= after.items()
+        assert counts(silo)["classifier"] == 3
+
 
 def counts(silo: Correspondent) -> dict[str, int]:
     """What the silo's memory counts as sent."""
@@ -312,6 +378,33 @@ class TestConsentAtEveryReply:
         strict(Letter({"kind": "close", "run": "run"}))
         strict(agree(agreement))
         assert "once more" in refused(strict(request(agreement)))
+
+
+class TestAStricterConsent:
+    """The owner changes the file and starts the silo again in the middle of a run."""
+
+    @pytest.mark.parametrize(
+        ("stricter", "said"),
+        [
+            ({"methods": {"feddep"}}, "methods: the method is fedavg"),
+            ({"rounds": 2, "releases": 9}, "rounds: training takes 3 rounds"),
+            ({"highest_epsilon": 1.0}, "highest_epsilon: one edge costs a sound ε of 2"),
+            ({"messages": {"prototypes"}}, "messages: classifier would leave"),
+            ({"numbers": frozenset()}, "numbers: the numbers"),
+        ],
+        ids=["methods", "rounds", "epsilon", "messages", "numbers"],
+    )
+    def test_it_holds_for_the_run_that_was_agreed_on(self, silo, graph, stricter, said):
+        flipped = {"privacy.mechanism": "randomised-response", "privacy.epsilon": 2.0}
+        agreement = agreement_on(graph, **flipped)
+        silo(agree(agreement))
+        first = silo(request(agreement))
+        consent = CONSENT.model_copy(update=stricter)
+        again = Correspondent(replace(silo.station, consent=consent), silo.runs)
+        for letter in (request(agreement, 1), request(agreement)):
+            assert said in refused(again(letter))
+        assert len(lines(silo)) == 1
+        assert same(silo(request(agreement)), first)
 
 
 class TestThePromisedEpsilon:
@@ -409,8 +502,18 @@ class TestLedger:
         for _ in range(2):
             silo(request(agreement))
         path = silo.station.outbox.path
-        assert verify(path).lines == 2
+        assert len(lines(silo)) == 2
+        assert verify(path).lines == 3, "the agreement has one too"
         assert sent(path, "run")["classifier"] == 2
+
+    def test_what_the_silo_agrees_to_or_not_stands_there(self, silo, agreement, graph):
+        refused(silo(agree(agreement_on(graph, **{"training.rounds": 4}))))
+        silo(agree(agreement))
+        (no,), (yes,) = lines(silo, "refused"), lines(silo, "agreed")
+        assert no["run"] == yes["run"] == "run"
+        assert "training takes 4 rounds" in no["reason"]
+        assert yes["epsilon"] is None
+        assert verify(silo.station.outbox.path).lines == 2
 
     def test_nothing_leaves_that_cannot_be_written_down(self, silo, agreement, monkeypatch):
         def full(self, **line):

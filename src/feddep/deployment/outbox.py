@@ -1,5 +1,7 @@
 """The silo's own ledger of everything that left it: one JSON line a payload, chained by hashes.
 
+What the silo agreed to, and what it would not agree to, has a line as well.
+
 A line is on the disk before its payload is handed to the network, so nothing leaves unnoted. Each
 line holds the hash of the line before, so none can be changed, removed, swapped or inserted
 without breaking the chain. Only lines cut off at the end leave no trace in the file itself: note
@@ -36,6 +38,9 @@ GENESIS: Head = (0, "0" * 64)
 """The head of a ledger without lines."""
 
 
+_LONGEST_REASON = 500  # it may repeat what the server wrote
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
@@ -68,6 +73,27 @@ class _Payload(_Strict):
     hash: str
 
 
+class _Agreed(_Strict):
+    number: int
+    time: str
+    kind: Literal["agreed"]
+    run: str
+    agreement: str
+    epsilon: float | None
+    previous: str
+    hash: str
+
+
+class _Refused(_Strict):
+    number: int
+    time: str
+    kind: Literal["refused"]
+    run: str
+    reason: str
+    previous: str
+    hash: str
+
+
 class _Recovered(_Strict):
     number: int
     time: str
@@ -77,7 +103,7 @@ class _Recovered(_Strict):
     hash: str
 
 
-_Line = _Payload | _Recovered
+_Line = _Payload | _Agreed | _Refused | _Recovered
 _LINES: TypeAdapter[_Line] = TypeAdapter(_Line)
 
 
@@ -86,7 +112,7 @@ class Verified:
     """What an unbroken ledger holds.
 
     Attributes:
-        lines: payloads and recoveries.
+        lines: payloads, agreements, refusals and recoveries.
         runs: how many runs the payloads belong to.
         bytes: of all arrays that left.
     """
@@ -107,7 +133,7 @@ class Outbox:
 
     def append(
         self, *, run: str, phase: str, step: str, round: int, reply: Reply, epsilon: float | None
-    ) -> Head:
+    ) -> None:
         """Notes a payload that is about to leave; it is on the disk when this returns.
 
         A last line that was torn by a crash is moved to ``<name>.torn`` first, and a line that
@@ -133,12 +159,29 @@ class Outbox:
             "names": {name: _shown(array) for name, array in reply.arrays.items()},
             "numbers": {name: _plain(value) for name, value in reply.metrics.items()},
             "bytes": payload_bytes(reply.arrays),
-            "epsilon": float(epsilon) if epsilon is not None and math.isfinite(epsilon) else None,
+            "epsilon": _bound(epsilon),
         }
+        self._write(payload)
+
+    def agree(self, *, run: str, agreement: str, epsilon: float | None) -> None:
+        """Notes that the silo is about to agree to a run; raises as :meth:`append` does.
+
+        Args:
+            run: the run's name.
+            agreement: digest of what it agrees to.
+            epsilon: the sound ε that it promises for the run; None if nothing bounds it.
+        """
+        content = {"kind": "agreed", "run": run, "agreement": agreement}
+        self._write({**content, "epsilon": _bound(epsilon)})
+
+    def refuse(self, *, run: str, reason: str) -> None:
+        """Notes that the silo is about to refuse a run; raises as :meth:`append` does."""
+        self._write({"kind": "refused", "run": run, "reason": reason[:_LONGEST_REASON]})
+
+    def _write(self, content: Mapping[str, Any]) -> None:
         try:
             with _opened(self.path) as file:
-                head = self._ready(file)
-                line, head = _chained(head, payload)
+                line, _ = _chained(self._ready(file), content)
                 file.write(line)
                 _to_disk(file)
         except OSError as error:
@@ -148,7 +191,6 @@ class Outbox:
             ) from None
         except DataError as error:
             raise DataError(f"{self.path}: {error}") from None
-        return head
 
     def head(self) -> Head:
         """Number and hash of the last whole line: note them where nobody can change them."""
@@ -219,6 +261,19 @@ def sent(path: Path, run: str) -> dict[str, int]:
         if isinstance(line, _Payload) and line.run == run:
             times.update(counted(line.phase, line.names, line.numbers))
     return dict(times)
+
+
+def agreements(path: Path, run: str) -> set[str]:
+    """Digests of what the silo agreed to under a run's name; none if there is no file.
+
+    Raises:
+        DataError: the chain is broken.
+    """
+    if not path.exists():
+        return set()
+    whole, _ = _split(_read(path))
+    lines = _walk(path, whole)
+    return {line.agreement for line in lines if isinstance(line, _Agreed) and line.run == run}
 
 
 def counted(phase: str, arrays: Iterable[str], numbers: Iterable[str]) -> set[str]:
@@ -329,6 +384,11 @@ def _shown(array: npt.NDArray[Any]) -> dict[str, Any]:
         "bytes": array.nbytes,
         "sha256": _sha256(np.ascontiguousarray(array).tobytes()),
     }
+
+
+def _bound(epsilon: float | None) -> float | None:
+    """ε, where it is a bound."""
+    return float(epsilon) if epsilon is not None and math.isfinite(epsilon) else None
 
 
 def _plain(value: float) -> float | str:

@@ -10,17 +10,17 @@ import json
 import logging
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from feddep.deployment.agreement import Agreement
+from feddep.deployment.agreement import Agreement, digest_of
 from feddep.deployment.consent import Consent, planned_price
 from feddep.deployment.memory import Answer, Pieces, RunMemory
-from feddep.deployment.outbox import Outbox, counted
+from feddep.deployment.outbox import Outbox, agreements, counted
 from feddep.deployment.outbox import sent as left_in
 from feddep.errors import FeddepError, InputError
 from feddep.experiments.folder import write_model
@@ -31,7 +31,7 @@ from feddep.federation.messages import Reply, Request, State, group, pack
 from feddep.federation.node import Node
 from feddep.graph.graph import Graph
 from feddep.learning.recipe import Secret, open_silo
-from feddep.privacy.accountant import NOTHING
+from feddep.privacy.accountant import NOTHING, Guarantee
 from feddep.runtime.letter import Letter
 from feddep.scenario.spec import RunSpec
 
@@ -52,7 +52,6 @@ class Station:
         secret: root of its own random draws. None takes the run's seed, which the server knows
             too: then nothing that is drawn at random protects against the server.
         results: folder for what the silo gets out of runs.
-        device: where it computes.
     """
 
     name: str
@@ -62,7 +61,6 @@ class Station:
     outbox: Outbox | None = None
     secret: int | None = None
     results: Path | None = None
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     def answer(self, letter: Letter, pieces: Callable[[str], Pieces]) -> Letter:
         """Answers any letter; what cannot be done is refused with its reason.
@@ -100,42 +98,76 @@ class Station:
         )
 
     def _agree(self, letter: Letter, memory: RunMemory) -> Letter:
-        if self.consent is not None:  # first of all: finding a method may import it
-            asked = RunSpec.from_toml(str(letter.header.get("spec")))
-            self.consent.check_method(asked.method)
-        agreement, graph = Agreement.from_plain(letter.header), self.graph()
+        try:
+            known = self._agreed(letter, memory)
+        except FeddepError as error:
+            if self.outbox is not None:
+                self.outbox.refuse(run=_text(letter.header, "run"), reason=str(error))
+            raise
+        memory.agree(known)
+        return Letter({"sound": known["sound"]})
+
+    def _agreed(self, letter: Letter, memory: RunMemory) -> dict[str, Any]:
+        """What the silo is to know about a run, if it may and can take part; it is noted."""
+        agreement, graph = self._looked_up(letter.header), self.graph()
         if graph.feature_count != agreement.features or graph.classes > agreement.classes:
             raise InputError(
                 f"{self.name} has {graph.feature_count} feature columns and {graph.classes} "
                 f"classes, the run {agreement.features} and {agreement.classes}"
             )
+        agreement.check_nodes(graph.nodes)
         sound = planned_price(agreement.spec, agreement.method, agreement.recipe, graph)
-        if self.consent is not None:
-            if self.secret is None:
-                sound = NOTHING  # the server can repeat whatever is drawn at random
-            self.consent.check_run(agreement.spec, agreement.method, sound, nodes=graph.nodes)
+        if self.consent is not None and self.secret is None:
+            sound = NOTHING  # the server can repeat whatever is drawn at random
+        self._check_consent(agreement, sound)
         client = _number(letter.header, "client")
         known = {**agreement.to_plain(), "client": client, "sound": plain(sound)}
+        self._check_same(known, memory)
         if self.outbox is not None:  # what has left counts, whatever became of the memory
             known["sent"] = left_in(self.outbox.path, agreement.run)
-        memory.agree(known)
-        return Letter({"sound": known["sound"]})
+            self.outbox.agree(
+                run=agreement.run, agreement=digest_of(known), epsilon=sound.epsilon
+            )
+        return known
+
+    def _looked_up(self, values: Mapping[str, Any]) -> Agreement:
+        """An agreement whose method the owner allows: finding a method may import it."""
+        if self.consent is not None:
+            asked = RunSpec.from_toml(str(values.get("spec")))
+            self.consent.check_method(asked.method)
+        return Agreement.from_plain(values)
+
+    def _check_consent(self, agreement: Agreement, sound: Guarantee) -> None:
+        if self.consent is not None:
+            nodes = self.graph().nodes
+            self.consent.check_run(agreement.spec, agreement.method, sound, nodes=nodes)
+
+    def _check_same(self, known: Mapping[str, Any], memory: RunMemory) -> None:
+        """One name, one run: what was promised for a run does not cover another."""
+        before = set() if self.outbox is None else agreements(self.outbox.path, known["run"])
+        if memory.agreement is not None:
+            before.add(digest_of(memory.agreement))
+        if before - {digest_of(known)}:
+            raise InputError(
+                f"{self.name} has agreed to something else under the name {known['run']}; "
+                "another run needs another name"
+            )
 
     def _request(self, letter: Letter, memory: RunMemory) -> Letter:
         header, known = letter.header, memory.agreement
         if known is None:
             return Letter({"sync": None})
+        agreement = self._looked_up(known)  # the consent may be stricter than it was
+        self._check_consent(agreement, Guarantee(**known["sound"]))
         request, place = _request_of(letter, known), _text(header, "place")
         asked, silent = _fingerprint(letter), bool(header.get("silent"))
         last, state, sent = memory.recall()
-        # An answer beyond the state is from a silo that was killed between the two: it counts not.
-        earlier = memory.answer_at(place) if place <= (last or "") else None
+        earlier = memory.answer_at(place)
         if earlier is None or earlier.asked != asked:
             if earlier is not None:  # other words at the same place: one more answer
                 state = earlier.before
             elif last != header.get("previous"):
                 return Letter({"sync": last})
-            agreement = Agreement.from_plain(known)
             reply, after = self._handle(agreement, request, state)
             if not silent:
                 sent = self._released(agreement.spec, request.phase, reply, sent)
@@ -183,7 +215,7 @@ class Station:
         """Keeps what the silo gets out of the run, and forgets the rest."""
         known = memory.agreement
         if known is not None:
-            _check_result(letter, known)
+            _check_result(letter, self._looked_up(known), known["client"])
             if self.results is not None:
                 _, state, _ = memory.recall()
                 self._keep(known, letter, state, self.results / known["run"])
@@ -207,7 +239,7 @@ def _opened(station: Station, agreement: Agreement, client: int) -> Node:
     torch.set_num_threads(1)
     method = agreement.method
     secret = None if station.secret is None else Secret(station.secret, agreement.run)
-    silo = open_silo(client, station.graph(), agreement.recipe, station.device, secret)
+    silo = open_silo(client, station.graph(), agreement.recipe, torch.device("cpu"), secret)
     return Node(silo, method.phases, method.discloses)
 
 
@@ -220,11 +252,10 @@ def _request_of(letter: Letter, known: Mapping[str, Any]) -> Request:
     return Request(client, phase, step, round_, letter.arrays)
 
 
-def _check_result(letter: Letter, known: Mapping[str, Any]) -> None:
+def _check_result(letter: Letter, agreement: Agreement, client: int) -> None:
     """What the server gives away at the end is looked at like all that it sends."""
-    agreement = Agreement.from_plain(known)
     last = agreement.method.phases[-1].name
-    inspect_request(Request(known["client"], last, "close", 0, letter.arrays), agreement.expected)
+    inspect_request(Request(client, last, "close", 0, letter.arrays), agreement.expected)
 
 
 def _fingerprint(letter: Letter) -> str:
