@@ -78,7 +78,6 @@ class Agreement:
             rows = nodes * self.spec.generator.slots
             _check_sent("generated rows", rows * self.recipe.embedding_width, "generator.slots")
 
-
     @property
     def method(self) -> Method:
         """The method to run."""

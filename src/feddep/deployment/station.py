@@ -125,9 +125,7 @@ class Station:
         self._check_same(known, memory)
         if self.outbox is not None:  # what has left counts, whatever became of the memory
             known["sent"] = left_in(self.outbox.path, agreement.run)
-            self.outbox.agree(
-                run=agreement.run, agreement=digest_of(known), epsilon=sound.epsilon
-            )
+            self.outbox.agree(run=agreement.run, agreement=digest_of(known), epsilon=sound.epsilon)
         return known
 
     def _looked_up(self, values: Mapping[str, Any]) -> Agreement:
