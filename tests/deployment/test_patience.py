@@ -8,8 +8,9 @@ import pytest
 
 from feddep.deployment import convener as module
 from feddep.deployment.agreement import Agreement
-from feddep.deployment.convener import Convener, Patience, meet, reply_of
+from feddep.deployment.convener import FAILED, Convener, Patience, meet, reply_of, words
 from feddep.deployment.request_log import place_of
+from feddep.deployment.station import Station
 from feddep.errors import InputError, InterruptedRunError, RuntimeFailureError
 from feddep.federation.messages import Request
 from feddep.runtime.letter import Letter, Lost
@@ -18,6 +19,8 @@ from feddep.scenario.spec import RunSpec
 AGREEMENT = Agreement("run", RunSpec().with_settings({"method": "feddep"}), 4, 2, 30)
 PHASE = "generator_training"
 """One whose replies hold a number alone."""
+POISON = Letter({"client": 0, "metrics": {"generator_loss": float("nan")}})
+TROUBLE = Letter({"refused": f"{FAILED}: OSError"})
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +119,7 @@ class TestExchange:
             convener(counter, tmp_path).exchange(requests(3))
         assert str(caught.value) == (
             "1 of 3 silos answered within 100 s, fewer than the quorum; missing: 1, 2. The same "
-            "command with --resume goes on from the last round"
+            "command with --resume goes on from the last round; it may have a lower --quorum"
         )
         assert clock.now == pytest.approx(100)
         assert len(counter.kinds(1)) == 10, "a letter goes out again every 10 s"
@@ -138,6 +141,112 @@ class TestExchange:
         own.restore([])
         assert own.states() == []
         assert own.measure({}).result() == []
+
+
+class TestRefusals:
+    def test_who_refuses_does_not_count_for_the_quorum(self, clock, tmp_path):
+        no = Letter({"refused": "no more rounds"})
+        counter = Counter(clock, {0: reply(0), 1: no, 2: no})
+        with pytest.raises(InterruptedRunError) as caught:
+            convener(counter, tmp_path).exchange(requests(3))
+        assert "1 of 3 silos answered within 0 s, fewer than the quorum; missing: 1 (the silo " in (
+            str(caught.value)
+        )
+        assert "no more rounds" in str(caught.value)
+        assert len(counter.kinds(1)) == 1, "a refusal stands"
+
+    def test_with_a_quorum_it_is_left_out_at_once(self, clock, tmp_path):
+        own = convener(Counter(clock, {0: reply(0), 1: Letter({"refused": "no"})}), tmp_path)
+        assert [found.client for found in own.exchange(requests(2))] == [0]
+        assert [offence.reason for offence in own.offences] == ["the silo refuses: no"]
+        assert clock.now < 1
+
+    def test_who_sends_poison_counts_and_is_left_out(self, clock, tmp_path):
+        own = convener(Counter(clock, {0: POISON, 1: reply(1)}), tmp_path, quorum=1.0)
+        assert [found.client for found in own.exchange(requests(2))] == [1]
+        assert [offence.client for offence in own.offences] == [0]
+
+    def test_poison_alone_is_nothing_to_go_on_with(self, clock, tmp_path):
+        own = convener(Counter(clock, {0: POISON}), tmp_path)
+        with pytest.raises(InterruptedRunError, match=r"1 of 1 .* but no reply passed inspection"):
+            own.exchange(requests(1))
+
+    def test_who_is_in_trouble_is_asked_again(self, clock, tmp_path):
+        asked: list[Letter] = []
+
+        def troubled(letter: Letter) -> Letter:
+            asked.append(letter)
+            return reply(1) if len(asked) > 3 else TROUBLE
+
+        own = convener(Counter(clock, {0: reply(0), 1: troubled}), tmp_path, quorum=1.0)
+        assert len(own.exchange(requests(2))) == 2
+        assert own.offences == []
+        assert 5 < clock.now < 10, "after longer and longer pauses"
+
+    def test_who_stays_in_trouble_is_left_out_after_the_grace(self, clock, tmp_path):
+        own = convener(Counter(clock, {0: reply(0), 1: TROUBLE}), tmp_path)
+        assert len(own.exchange(requests(2))) == 1
+        assert [offence.reason for offence in own.offences] == [
+            "the silo refuses: cannot answer: OSError"
+        ]
+        assert clock.now == pytest.approx(30, abs=0.1)
+
+    def test_a_silo_that_fails_begins_its_refusal_so(self, tmp_path):
+        def broken() -> None:
+            raise OSError("no space left")
+
+        silo = Station("a", broken)
+        assert silo.answer(Letter({"kind": "hello"}), dict).header["refused"].startswith(FAILED)
+
+    def test_who_was_left_out_is_known_after_a_restart_once(self, clock, tmp_path):
+        counter = Counter(clock, {0: POISON, 1: reply(1)})
+        own = convener(counter, tmp_path)
+        for round in range(2):
+            own.exchange(requests(2, round))
+        again = convener(counter, tmp_path)
+        assert [offence.round for offence in again.offences] == [0, 1]
+        again.exchange(requests(2, 1))
+        assert [offence.round for offence in again.offences] == [0, 1]
+        again.exchange(requests(2, 0))
+        assert [offence.round for offence in again.offences] == [0]
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("no\x1b[2J\nmore", "no [2J more"),
+        ("ü" * 300, "ü" * 300),
+        ("x" * 10**6, "x" * 300 + "…"),
+        (["no"], "(no text but list)"),
+    ],
+)
+def test_what_a_silo_says_fits_on_a_line(said, shown, clock, tmp_path):
+    assert words(said) == shown
+    own = convener(Counter(clock, {0: reply(0), 1: Letter({"refused": said})}), tmp_path)
+    own.exchange(requests(2))
+    assert [offence.reason for offence in own.offences] == [words(f"the silo refuses: {shown}")]
+
+
+class TestClosing:
+    def test_who_is_away_is_waited_for(self, clock, tmp_path, caplog):
+        heard: list[Letter] = []
+
+        def late(letter: Letter) -> Letter | Lost:
+            heard.append(letter)
+            return Letter({"done": True}) if len(heard) > 2 else Lost("restarting")
+
+        counter = Counter(clock, {0: Letter({"done": True}), 1: late})
+        convener(counter, tmp_path).close({}, {})
+        assert counter.kinds(0) == ["close"]
+        assert counter.kinds(1) == ["close"] * 3
+        assert caplog.text == ""
+
+    def test_but_not_for_ever(self, clock, tmp_path, caplog):
+        counter = Counter(clock, {0: Letter({"refused": "disk full"}), 1: Lost("gone")})
+        convener(counter, tmp_path).close({}, {})
+        assert clock.now == pytest.approx(30, abs=1)
+        assert "client 0 does not take the result: disk full" in caplog.text
+        assert "client 1 is away and does not get the result" in caplog.text
 
 
 class TestComingBack:
@@ -222,6 +331,14 @@ class TestMeeting:
 
         found = meet(Counter(clock, {0: Letter({"name": "a"}), 1: second}), 2, Patience())
         assert found == {10: {"name": "a"}, 11: {"name": "b"}}
+
+    def test_or_after_the_grace_for_a_quorum(self, clock):
+        counter = Counter(clock, {0: Letter({"name": "a"}), 1: Lost("down")})
+        some = Patience(quorum=0.5, grace=20)
+        assert meet(counter, 2, some, all_of_them=False) == {10: {"name": "a"}}
+        assert clock.now == pytest.approx(20, abs=2)
+        with pytest.raises(InterruptedRunError, match="1 of 2 silos are connected"):
+            meet(counter, 2, Patience(quorum=0.6, grace=20), all_of_them=False)
 
     def test_it_says_how_many_came(self, clock, caplog):
         counter = Counter(clock, {0: Letter({"name": "a"}), 1: Lost("no app")})

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from feddep.deployment.request_log import RequestLog, place_of
+from feddep.deployment.request_log import Offence, OffenceLog, RequestLog, place_of
 from feddep.federation.messages import Request
 
 PLACES = [place_of(0, 0, 0), place_of(0, 0, 1), place_of(1, 9, 0), place_of(1, 10, 0)]
@@ -71,3 +71,17 @@ def test_what_is_redone_takes_back_what_came_after(log, tmp_path):
 def test_another_process_reads_the_same(log, tmp_path):
     again = RequestLog(tmp_path / "requests")
     assert len(list(again.between(None, "99", 0))) == len(PLACES)
+
+
+def test_offences_are_read_back_and_those_that_are_redone_forgotten(tmp_path):
+    file = tmp_path / "left_out.jsonl"
+    log = OffenceLog(file)
+    assert log.offences == []
+    offences = [Offence(1, "averaging", round, "no\nfinite number") for round in range(4)]
+    for place, offence in zip(PLACES, offences, strict=True):
+        log.note(place, offence)
+    assert len(file.read_text().splitlines()) == 4
+    again = OffenceLog(file)
+    assert again.offences == offences
+    again.forget_from(PLACES[2])
+    assert again.offences == OffenceLog(file).offences == offences[:2]

@@ -9,19 +9,24 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from feddep.deployment.agreement import LARGEST_NORM, Agreement
-from feddep.deployment.request_log import RequestLog, place_of
+from feddep.deployment.request_log import Offence, OffenceLog, RequestLog, place_of
 from feddep.errors import FeddepError, InputError, InterruptedRunError, RuntimeFailureError
-from feddep.federation.inspection import InspectionError, inspect_reply
+from feddep.federation.inspection import inspect_reply, without_long_gradients
 from feddep.federation.messages import Arrays, Reply, Request, State
 from feddep.learning.evaluation import Scores
 from feddep.runtime.letter import Letter, Lost, Post
 
-PROTOCOL = 1
+FAILED = "cannot answer"
+"""So begins the refusal of a silo that is in trouble and may answer later."""
+
+_MOST_CHARACTERS = 300
+_LONGEST_REFUSAL = 2000  # of a whole run: it lists every line of the consent that forbids it
+_LONGEST_PAUSE = 10.0
 log = logging.getLogger("feddep")
 
 
@@ -29,10 +34,15 @@ log = logging.getLogger("feddep")
 class Patience:
     """How long the server waits for whom.
 
+    Whoever answers counts for the quorum, even if the reply is then left out because it does not
+    pass inspection: one silo that sends poison must not stop the others. A silo that is silent or
+    refuses does not count. One that is in trouble (:data:`FAILED`) is asked again until the time
+    is up; any other refusal stands.
+
     Attributes:
-        quorum: share of the silos that a round needs.
-        grace: seconds after which a round with a quorum goes on without the rest.
-        wait: seconds that a round without a quorum waits before the run ends, to be resumed.
+        quorum: share of the silos that must answer in every step; one good reply there must be.
+        grace: seconds after which a step with a quorum goes on without the rest.
+        wait: seconds that a step without a quorum waits before the run ends, to be resumed.
         resend: seconds after which a letter without an answer is sent again.
     """
 
@@ -48,15 +58,32 @@ class Patience:
             if not getattr(self, name) > 0:
                 raise InputError(f"{name}: expected seconds above 0 (got {getattr(self, name):g})")
 
+    def suffices(self, present: int, silos: int) -> bool:
+        """Whether so many of the silos are a quorum."""
+        return present >= max(1.0, self.quorum * silos)
 
-@dataclass(frozen=True)
-class Offence:
-    """A reply that was left out, and why."""
 
-    client: int
-    phase: str
-    round: int
-    reason: str
+@dataclass
+class _Exchange:
+    """Where one exchange stands.
+
+    Attributes:
+        place: its place in the run.
+        waiting: requests without an answer.
+        replies: those that passed inspection.
+        poisoned: clients whose replies did not.
+        excuses: why other clients do not answer, as far as they said.
+    """
+
+    place: str
+    waiting: dict[int, Request]
+    replies: dict[int, Reply] = field(default_factory=dict)
+    poisoned: set[int] = field(default_factory=set)
+    excuses: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def answered(self) -> int:
+        return len(self.replies) + len(self.poisoned)
 
 
 class Convener:
@@ -66,8 +93,9 @@ class Convener:
         post: carries the letters.
         agreement: what is run; sent to whoever forgot it.
         silos: the addresses of clients 0, 1, …
-        folder: where the requests are kept.
+        folder: where the requests are kept, and who was left out.
         patience: how long to wait for whom.
+        nodes: of each silo, as far as it counts any; None takes those of all silos together.
         largest_norm: of what a reply may hold.
         measure: scores a classifier on the whole graph, where somebody has it; in a simulation.
     """
@@ -80,19 +108,27 @@ class Convener:
         folder: Path,
         patience: Patience,
         *,
+        nodes: Sequence[int] | None = None,
         largest_norm: float = LARGEST_NORM,
         measure: Callable[[Arrays], Scores] | None = None,
     ) -> None:
         self.clients = len(silos)
-        self.offences: list[Offence] = []
         self._post, self._silos = post, list(silos)
         self._run, self._agreement = agreement.run, agreement.to_plain()
         self._phases = [phase.name for phase in agreement.method.phases]
-        self._expected = replace(agreement.expected, largest_norm=largest_norm)
+        expected = replace(agreement.expected, largest_norm=largest_norm)
+        own = nodes or [agreement.nodes] * len(silos)
+        self._expected = [replace(expected, nodes=count) for count in own]
         self._log = RequestLog(folder)
+        self._left_out = OffenceLog(folder / "left_out.jsonl")
         self._patience, self._measure = patience, measure
         self._spot: tuple[str, int] | None = None
         self._step = 0
+
+    @property
+    def offences(self) -> list[Offence]:
+        """The replies that were left out so far, before the server was killed as well."""
+        return self._left_out.offences
 
     def exchange(self, requests: Sequence[Request]) -> list[Reply]:
         """Asks every silo; the replies of those that answered in time and passed inspection.
@@ -100,22 +136,27 @@ class Convener:
         Raises:
             InterruptedRunError: too few answered; the run can be resumed.
         """
-        place = self._next_place(requests[0])
+        patience, place = self._patience, self._next_place(requests[0])
         self._log.write(place, requests)
-        waiting = {request.client: request for request in requests}
-        replies: dict[int, Reply] = {}
-        began = time.monotonic()
-        while waiting:
-            patience = self._patience
-            enough = len(replies) >= max(1.0, patience.quorum * self.clients)
-            left = began + (patience.grace if enough else patience.wait) - time.monotonic()
+        self._left_out.forget_from(place)
+        asked = {request.client: request for request in requests}
+        step = _Exchange(place, dict(asked))
+        began, pause = time.monotonic(), 1.0
+        while step.waiting:
+            seconds = patience.grace if self._is_enough(step) else patience.wait
+            left = began + seconds - time.monotonic()
             if left <= 0:
-                if enough:
-                    self._go_on_without(waiting)
-                    break
-                raise self._too_few(len(replies), waiting)
-            self._ask(place, waiting, replies, min(left, patience.resend))
-        return [replies[request.client] for request in requests if request.client in replies]
+                break
+            if self._ask(step, min(left, patience.resend)):
+                time.sleep(min(pause, max(0.0, began + seconds - time.monotonic())))
+                pause = min(2 * pause, _LONGEST_PAUSE)
+        absent = [client for client in asked if client not in {*step.replies, *step.poisoned}]
+        if not self._is_enough(step):
+            raise self._too_few(step, absent, time.monotonic() - began)
+        for client in absent:
+            reason = step.excuses.get(client, f"no answer within {patience.grace:g} s")
+            self._leave_out(place, asked[client], reason)
+        return [step.replies[client] for client in asked if client in step.replies]
 
     def states(self) -> list[State]:
         """None: silos keep their memories."""
@@ -132,9 +173,17 @@ class Convener:
         return done
 
     def close(self, arrays: Arrays, news: Mapping[str, Any]) -> None:
-        """Gives every silo the result; one that is away can ask for it later."""
+        """Gives every silo the result; one that is away is waited for as in a round."""
         letter = Letter({"kind": "close", "run": self._run, **news}, arrays)
-        self._post.deliver(dict.fromkeys(self._silos, letter), self._patience.resend)
+        letters = dict.fromkeys(range(self.clients), letter)
+        answers = self._answers(letters, self._patience.grace)
+        for client in range(self.clients):
+            if client not in answers:
+                log.warning("client %d is away and does not get the result", client)
+            elif "refused" in answers[client].header:
+                log.warning(
+                    "client %d does not take the result: %s", client, refusal(answers[client])
+                )
 
     def _next_place(self, request: Request) -> str:
         spot = (request.phase, request.round)
@@ -142,31 +191,40 @@ class Convener:
         self._spot = spot
         return place_of(self._phases.index(request.phase), request.round, self._step)
 
-    def _ask(
-        self, place: str, waiting: dict[int, Request], replies: dict[int, Reply], seconds: float
-    ) -> None:
-        """Sends what is missing once, and takes in what comes back."""
-        previous = self._log.before(place)
+    def _is_enough(self, step: _Exchange) -> bool:
+        return bool(step.replies) and self._patience.suffices(step.answered, self.clients)
+
+    def _ask(self, step: _Exchange, seconds: float) -> bool:
+        """Sends what is missing once, and takes in what comes back.
+
+        Returns whether a silo is down, in trouble or behind: it is asked again, after a pause.
+        """
+        previous = self._log.before(step.place)
         letters = {
-            self._silos[client]: self._letter(place, previous, request)
-            for client, request in waiting.items()
+            self._silos[client]: self._letter(step.place, previous, request)
+            for client, request in step.waiting.items()
         }
         answers = self._post.deliver(letters, seconds)
         again = False
-        for client, request in list(waiting.items()):
+        for client, request in list(step.waiting.items()):
             answer = answers.get(self._silos[client])
+            if isinstance(answer, Letter) and "sync" in answer.header:
+                again = True
+                answer = self._bring_up_to_date(request, answer.header["sync"], step.place, seconds)
             if isinstance(answer, Lost):
-                log.warning("client %d: %s", client, answer.reason)
+                log.warning("client %d: %s", client, words(answer.reason))
                 again = True
-            elif answer is not None and "sync" in answer.header:
-                again = True
-                if not self._brought_up_to_date(request, answer.header["sync"], place, seconds):
-                    del waiting[client]
+            elif answer is not None and "refused" in answer.header:
+                step.excuses[client] = f"the silo refuses: {refusal(answer)}"
+                log.warning("client %d: %s", client, step.excuses[client])
+                if refusal(answer).startswith(FAILED):
+                    again = True
+                else:
+                    del step.waiting[client]
             elif answer is not None:
-                del waiting[client]
-                self._take(request, answer, replies)
-        if again:
-            time.sleep(min(1.0, seconds))  # or a silo that is down, or lies, is asked all the time
+                del step.waiting[client]
+                self._take(step, request, answer)
+        return again
 
     def _letter(
         self, place: str, previous: str | None, request: Request, *, silent: bool = False
@@ -184,29 +242,29 @@ class Convener:
         }
         return Letter(header, request.arrays)
 
-    def _take(self, request: Request, answer: Letter, replies: dict[int, Reply]) -> None:
+    def _take(self, step: _Exchange, request: Request, answer: Letter) -> None:
         """Accepts a reply, or leaves it out and says why."""
+        expected = self._expected[request.client]
         try:
-            if "refused" in answer.header:
-                raise InspectionError(f"the silo refuses: {answer.header['refused']}")
             reply = reply_of(answer)
-            inspect_reply(reply, request, self._expected)
+            inspect_reply(reply, request, expected)
         except FeddepError as error:
-            self._leave_out(request, str(error))
+            step.poisoned.add(request.client)
+            self._leave_out(step.place, request, str(error))
             return
-        replies[request.client] = reply
+        step.replies[request.client] = without_long_gradients(reply, expected)
 
-    def _leave_out(self, request: Request, reason: str) -> None:
-        self.offences.append(Offence(request.client, request.phase, request.round, reason))
-        log.warning("client %d is left out of this step: %s", request.client, reason)
+    def _leave_out(self, place: str, request: Request, reason: str) -> None:
+        offence = Offence(request.client, request.phase, request.round, words(reason))
+        self._left_out.note(place, offence)
+        log.warning("client %d is left out of this step: %s", request.client, offence.reason)
 
-    def _brought_up_to_date(
+    def _bring_up_to_date(
         self, request: Request, last: object, place: str, seconds: float
-    ) -> bool:
+    ) -> Letter | None:
         """Tells a silo what it missed or lost; what it answers to that stays with it.
 
-        A silo that does not answer in time will say again where it is. False if it refuses, and
-        so is left out.
+        A silo that does not answer in time will say again where it is. If it refuses, its refusal.
         """
         log.warning("client %d comes back: it is told what it missed", request.client)
         until = time.monotonic() + seconds
@@ -215,11 +273,10 @@ class Convener:
             left = until - time.monotonic()
             answer = self._post.deliver({silo: letter}, left).get(silo) if left > 0 else None
             if not isinstance(answer, Letter):
-                return True
+                return None
             if "refused" in answer.header:
-                self._leave_out(request, f"the silo refuses: {answer.header['refused']}")
-                return False
-        return True
+                return answer
+        return None
 
     def _missed(self, client: int, last: str | None, place: str) -> Iterator[Letter]:
         if last is None:
@@ -237,27 +294,26 @@ class Convener:
             InputError: a silo refuses; it says why.
             InterruptedRunError: one does not answer.
         """
-        letters = {client: self._about_the_run(client) for client in clients}
-        found = {}
-        for client, answer in self._all_of(letters).items():
+        wait = self._patience.wait
+        found = self._answers({client: self._about_the_run(client) for client in clients}, wait)
+        for client, answer in found.items():
             if "refused" in answer.header:
-                raise InputError(f"client {client} refuses the run: {answer.header['refused']}")
-            found[client] = answer.header
-        return dict(sorted(found.items()))
+                why = refusal(answer, _LONGEST_REFUSAL)
+                raise InputError(f"client {client} refuses the run: {why}")
+        missing = [str(client) for client in clients if client not in found]
+        if missing:
+            raise InterruptedRunError(
+                f"no answer from client {', '.join(missing)} within {wait:g} s; the same command "
+                "with --resume goes on"
+            )
+        return {client: found[client].header for client in sorted(found)}
 
-    def _all_of(self, letters: Mapping[int, Letter]) -> dict[int, Letter]:
-        """The answers of all clients that are written to."""
-        until = time.monotonic() + self._patience.wait
+    def _answers(self, letters: Mapping[int, Letter], seconds: float) -> dict[int, Letter]:
+        """What the clients answer that do so in time; letters go out again until then."""
+        until = time.monotonic() + seconds
         found: dict[int, Letter] = {}
-        while len(found) < len(letters):
-            left = until - time.monotonic()
+        while len(found) < len(letters) and (left := until - time.monotonic()) > 0:
             missing = [client for client in letters if client not in found]
-            if left <= 0:
-                names = ", ".join(map(str, missing))
-                raise InterruptedRunError(
-                    f"no answer from client {names} within {self._patience.wait:g} s; the same "
-                    "command with --resume goes on"
-                )
             sent = {self._silos[client]: letters[client] for client in missing}
             answers = self._post.deliver(sent, min(left, self._patience.resend))
             for client in missing:
@@ -268,17 +324,33 @@ class Convener:
                 time.sleep(min(1.0, left))
         return found
 
-    def _go_on_without(self, waiting: Mapping[int, Request]) -> None:
-        for request in waiting.values():
-            self._leave_out(request, f"no answer within {self._patience.grace:g} s")
-
-    def _too_few(self, present: int, waiting: Mapping[int, Request]) -> InterruptedRunError:
-        missing = ", ".join(str(client) for client in waiting)
+    def _too_few(
+        self, step: _Exchange, absent: Sequence[int], seconds: float
+    ) -> InterruptedRunError:
+        excuses = {client: f" ({step.excuses[client]})" for client in step.excuses}
+        missing = ", ".join(f"{client}{excuses.get(client, '')}" for client in absent)
+        found = f"{step.answered} of {self.clients} silos answered within {seconds:.0f} s"
+        if self._patience.suffices(step.answered, self.clients):
+            found += ", but no reply passed inspection"
+        else:
+            found += f", fewer than the quorum; missing: {missing}"
         return InterruptedRunError(
-            f"{present} of {self.clients} silos answered within {self._patience.wait:g} s, fewer "
-            f"than the quorum; missing: {missing}. The same command with --resume goes on from "
-            "the last round"
+            f"{found}. The same command with --resume goes on from the last round; it may have a "
+            "lower --quorum"
         )
+
+
+def words(text: object, most: int = _MOST_CHARACTERS) -> str:
+    """What somebody else said, fit for one line of a log, a record or a terminal."""
+    if not isinstance(text, str):
+        return f"(no text but {type(text).__name__})"
+    line = "".join(letter if letter.isprintable() else " " for letter in text[:most])
+    return line if len(text) <= most else line + "…"
+
+
+def refusal(answer: Letter, most: int = _MOST_CHARACTERS) -> str:
+    """Why a silo refuses, in its own words."""
+    return words(answer.header["refused"], most)
 
 
 def reply_of(answer: Letter) -> Reply:
@@ -295,18 +367,29 @@ def reply_of(answer: Letter) -> Reply:
     return Reply(client, answer.arrays, metrics)
 
 
-def meet(post: Post, silos: int, patience: Patience) -> dict[int, Mapping[str, Any]]:
+def meet(
+    post: Post, silos: int, patience: Patience, *, all_of_them: bool = True
+) -> dict[int, Mapping[str, Any]]:
     """Waits until so many silos are connected and have introduced themselves; theirs by address.
+
+    Args:
+        post: reaches them.
+        silos: how many there are.
+        patience: how long to wait.
+        all_of_them: or, after the grace, a quorum.
 
     Raises:
         InterruptedRunError: fewer came.
     """
-    until = time.monotonic() + patience.wait
-    hello = Letter({"kind": "hello", "protocol": PROTOCOL})
+    began = time.monotonic()
+    hello = Letter({"kind": "hello"})
     known: dict[int, Mapping[str, Any]] = {}
     while len(known) < silos:
-        left = until - time.monotonic()
+        enough = not all_of_them and patience.suffices(len(known), silos)
+        left = began + (patience.grace if enough else patience.wait) - time.monotonic()
         if left <= 0:
+            if enough:
+                break
             raise InterruptedRunError(
                 f"{len(known)} of {silos} silos are connected after {patience.wait:g} s; start "
                 "the others and run the same command again"
@@ -317,7 +400,7 @@ def meet(post: Post, silos: int, patience: Patience) -> dict[int, Mapping[str, A
             if isinstance(answer, Letter):
                 known[address] = answer.header
             else:
-                log.warning("a silo cannot introduce itself: %s", answer.reason)
+                log.warning("a silo cannot introduce itself: %s", words(answer.reason))
         if len(known) < silos:
             time.sleep(min(1.0, left))
     return known

@@ -1,6 +1,8 @@
-"""The requests of a run on the server's disk, so that a silo can be told again what it lost."""
+"""A run on the server's disk: what was asked, to be told again, and whose reply was left out."""
 
+import json
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from feddep.experiments.records import write_atomically
@@ -55,3 +57,50 @@ class RequestLog:
 
     def _places(self) -> list[str]:
         return sorted(file.stem for file in self._folder.glob("*.bin"))
+
+
+@dataclass(frozen=True)
+class Offence:
+    """A reply that was left out, and why."""
+
+    client: int
+    phase: str
+    round: int
+    reason: str
+
+
+class OffenceLog:
+    """One line for each offence, with its place in the run.
+
+    Args:
+        file: where they are; made when the first is noted.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._noted: list[tuple[str, Offence]] = []
+        if file.exists():
+            for line in file.read_text().splitlines():
+                place, offence = json.loads(line)
+                self._noted.append((place, Offence(**offence)))
+
+    @property
+    def offences(self) -> list[Offence]:
+        """All of them, in order."""
+        return [offence for _, offence in self._noted]
+
+    def note(self, place: str, offence: Offence) -> None:
+        """Adds one."""
+        self._noted.append((place, offence))
+        self._write()
+
+    def forget_from(self, place: str) -> None:
+        """Drops those of this place and of later ones, which are redone."""
+        before = [entry for entry in self._noted if entry[0] < place]
+        if len(before) < len(self._noted):
+            self._noted = before
+            self._write()
+
+    def _write(self) -> None:
+        rows = [json.dumps([place, asdict(offence)]) + "\n" for place, offence in self._noted]
+        write_atomically(self._file, "".join(rows))
