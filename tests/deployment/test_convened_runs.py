@@ -1,6 +1,7 @@
 """Every federated method over letters gives what it gives in process: weights and bytes."""
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -228,3 +229,178 @@ def test_nonsense_from_a_silo_does_not_stop_the_others(nonsense, tmp_path):
     desk = Desk(stations(shards), tamper)
     record = federated(desk, spec, tmp_path / "run", shards, patience=QUICK)
     assert {entry["silo"] for entry in record["federation"]["left_out"]} == {"silo-1"}
+
+
+HOSTILE = 98  # the address of silo-2
+
+
+@dataclass
+class Forging:
+    """Changes the arrays, and perhaps the numbers, of one silo's answers in one step."""
+
+    step: str
+    forge: Callable[[Letter, Letter], Letter]
+
+    def __call__(self, address: int, letter: Letter, answer: Letter) -> Letter:
+        mine = address == HOSTILE and letter.header.get("step") == self.step and answer.arrays
+        return self.forge(letter, answer) if mine else answer
+
+
+def also_gradients_of_inputs(letter: Letter, answer: Letter) -> Letter:
+    more = {f"gradients/{n}": a for n, a in letter.arrays.items() if n.endswith("/inputs")}
+    return replace(answer, arrays={**answer.arrays, **more})
+
+
+def one_row_less(letter: Letter, answer: Letter) -> Letter:
+    kept = answer.arrays["neighgen/kept"][:-1]
+    return replace(answer, arrays={**answer.arrays, "neighgen/kept": kept})
+
+
+def more_nodes_than_it_has(letter: Letter, answer: Letter) -> Letter:
+    numbers = {**answer.header["metrics"], "training_nodes": 2.0**53}
+    return replace(answer, header={**answer.header, "metrics": numbers})
+
+
+def far_out(letter: Letter, answer: Letter) -> Letter:
+    """As far as it goes; the gradients that answer this are longer than any message may be."""
+    rows = answer.arrays["generated"]
+    return replace(answer, arrays={"generated": np.full_like(rows, 9e5 / rows.shape[-1] ** 0.5)})
+
+
+@pytest.mark.parametrize(
+    ("method", "forging", "left_out"),
+    [
+        ("fedsage", Forging("compare", also_gradients_of_inputs), {"silo-2"}),
+        ("fedsage", Forging("share", one_row_less), {"silo-2"}),
+        ("fedavg", Forging("train", more_nodes_than_it_has), {"silo-2"}),
+        ("feddep-wo-proto", Forging("generate", far_out), set()),
+    ],
+)
+def test_a_hostile_silo_gets_no_honest_one_shut_out(method, forging, left_out, tmp_path):
+    spec = spec_of(method)
+    shards = build(spec)
+    patience = replace(PATIENT, quorum=1.0)
+    desk = Desk(stations(shards), forging)
+    record = federated(desk, spec, tmp_path / "run", shards, patience=patience)
+    assert {entry["silo"] for entry in record["federation"]["left_out"]} == left_out
+
+
+def test_a_poisoner_is_named_after_a_restart_too(tmp_path):
+    spec = spec_of("fedavg")
+    shards = build(spec)
+    killed = []
+
+    def tamper(address, letter, answer):
+        if letter.header.get("round") == 1 and not killed:
+            killed.append(address)
+            raise KeyboardInterrupt
+        poison = address == 99 and letter.header.get("round") == 0
+        return Letter({"client": 1, "metrics": {}}) if poison else answer
+
+    desk = Desk(stations(shards), tamper)
+    with pytest.raises(KeyboardInterrupt):
+        federated(desk, spec, tmp_path / "run", shards)
+    record = federated(desk, spec, tmp_path / "run", shards, resume=True)
+    left = record["federation"]["left_out"]
+    assert [(entry["silo"], entry["round"]) for entry in left] == [("silo-1", 0)]
+
+
+class Away(Desk):
+    """One silo is not connected until it comes back."""
+
+    away: int | None = None
+
+    def addresses(self) -> list[int]:
+        return [address for address in super().addresses() if address != self.away]
+
+    def deliver(self, letters, seconds):
+        here = {address: own for address, own in letters.items() if address != self.away}
+        lost = {address: Lost("not connected") for address in letters.keys() - here.keys()}
+        return super().deliver(here, seconds) | lost
+
+
+def killed_in_the_last_round(desk, spec, path, shards):
+    def tamper(address, letter, answer):
+        if letter.header.get("round") == 1 and letter.header["phase"] == "averaging":
+            raise KeyboardInterrupt
+        return answer
+
+    desk.tamper = tamper
+    with pytest.raises(KeyboardInterrupt):
+        federated(desk, spec, path, shards, patience=QUICK)
+    desk.tamper = lambda address, letter, answer: answer
+
+
+class Clock:
+    """Time goes on only while somebody sleeps."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class TestGoingOnWithoutASilo:
+    @pytest.fixture(autouse=True)
+    def clock(self, monkeypatch):
+        monkeypatch.setattr(convener_module, "time", Clock())
+
+    def test_a_quorum_is_enough_and_every_silo_keeps_its_number(self, tmp_path):
+        spec = spec_of("feddep")
+        shards = build(spec)
+        desk = Away(stations(shards))
+        killed_in_the_last_round(desk, spec, tmp_path / "run", shards)
+        desk.away = 100  # the first of them
+        record = federated(desk, spec, tmp_path / "run", shards, resume=True, patience=QUICK)
+        assert record["federation"]["silos"] == ["silo-0", "silo-1", "silo-2"]
+        left = record["federation"]["left_out"]
+        assert [(entry["silo"], entry["round"]) for entry in left] == [
+            ("silo-0", 1),
+            ("silo-0", 2),
+        ]
+        assert len(record["privacy"]["silos"]) == 3
+
+    def test_who_comes_back_in_the_meantime_takes_part(self, tmp_path):
+        spec = spec_of("feddep")
+        shards = build(spec)
+        desk = Away(stations(shards))
+        killed_in_the_last_round(desk, spec, tmp_path / "run", shards)
+        desk.away = 100
+
+        def tamper(address, letter, answer):
+            if letter.header["kind"] == "request":
+                desk.away = None
+            return answer
+
+        desk.tamper = tamper
+        record = federated(desk, spec, tmp_path / "run", shards, resume=True)
+        assert record["federation"]["left_out"] == []
+        assert same(weights(tmp_path / "run"), reference(spec, shards, tmp_path / "quiet"))
+
+    def test_below_the_quorum_it_does_not_go_on(self, tmp_path):
+        spec = spec_of("fedavg")
+        shards = build(spec)
+        desk = Away(stations(shards))
+        killed_in_the_last_round(desk, spec, tmp_path / "run", shards)
+        desk.away = 100
+        with pytest.raises(InterruptedRunError, match="2 of 3 silos are connected"):
+            federated(
+                desk,
+                spec,
+                tmp_path / "run",
+                shards,
+                resume=True,
+                patience=replace(QUICK, quorum=1.0),
+            )
+
+    def test_nobody_takes_the_place_of_another(self, tmp_path):
+        spec = spec_of("fedavg")
+        shards = build(spec)
+        desk = Away(stations(shards))
+        killed_in_the_last_round(desk, spec, tmp_path / "run", shards)
+        desk.stations[1] = replace(desk.stations[1], name="stranger")
+        with pytest.raises(InputError, match="stranger took no part when this run began"):
+            federated(desk, spec, tmp_path / "run", shards, resume=True)

@@ -98,6 +98,21 @@ class TestBeginning:
         with pytest.raises(InputError, match="introduces itself wrongly"):
             run(desk, tmp_path / "run")
 
+    @pytest.mark.parametrize("nodes", [-1, 2**60, None, "x" * 10**6])
+    def test_a_size_that_is_none(self, desk, tmp_path, nodes):
+        desk.tamper = Saying("hello", lambda own: {**own, "nodes": nodes})
+        with pytest.raises(InputError, match="introduces itself wrongly") as caught:
+            run(desk, tmp_path / "run")
+        assert len(str(caught.value)) < 400
+
+    @pytest.mark.parametrize(
+        ("version", "shown"), [("0.0.1", "0.0.1"), (None, r"\(no text but NoneType\)")]
+    )
+    def test_another_version(self, desk, tmp_path, version, shown):
+        desk.tamper = Saying("hello", lambda own: {**own, "version": version})
+        with pytest.raises(InputError, match=f"but silo-1 has {shown}; install the same version"):
+            run(desk, tmp_path / "run")
+
     def test_fewer_silos_than_the_spec_has(self, desk, tmp_path):
         desk.stations.pop()
         with pytest.raises(InterruptedRunError, match="2 of 3 silos are connected"):
@@ -116,12 +131,16 @@ class TestBeginning:
     @pytest.mark.parametrize(
         "sound",
         [None, "all is well", {}, {"epsilon": "x", "delta": 0, "verdict": "holds"}]
-        + [{"epsilon": e, "delta": 0, "verdict": "holds"} for e in (-1, float("nan"), [], 10**400)],
+        + [{"epsilon": e, "delta": 0, "verdict": "holds"} for e in (-1, float("nan"), [], 10**400)]
+        + [{"epsilon": e, "delta": 0, "verdict": "holds"} for e in (float("inf"), "1", True)]
+        + [{"epsilon": 1, "delta": d, "verdict": "holds"} for d in (-1, 2, float("nan"), None)]
+        + [{"epsilon": 1, "delta": 0, "verdict": v} for v in ("", None, ["holds"], "x" * 10**6)],
     )
     def test_a_promise_of_nonsense_is_refused_at_once(self, desk, tmp_path, sound):
         desk.tamper = Saying("agree", lambda _: {"sound": sound})
-        with pytest.raises(InputError, match="says wrongly what it promises"):
+        with pytest.raises(InputError, match="says wrongly what it promises") as caught:
             run(desk, tmp_path / "run")
+        assert len(str(caught.value)) < 400
         assert {letter.header["kind"] for _, letter in desk.asked} == {"hello", "agree"}
 
 

@@ -3,28 +3,47 @@
 import json
 import re
 import secrets
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from feddep.algorithms import find_method
 from feddep.deployment.agreement import LARGEST_NORM, Agreement, check_federated
 from feddep.deployment.config import silo_name
-from feddep.deployment.convener import Convener, Patience, meet
+from feddep.deployment.convener import Convener, Patience, meet, refusal, words
 from feddep.errors import InputError
 from feddep.experiments.folder import RunFolder
-from feddep.experiments.journal import Journal, Watcher
+from feddep.experiments.journal import Journal
 from feddep.experiments.pipeline import follow
-from feddep.experiments.records import Record, make_record, write_atomically
+from feddep.experiments.records import Record, make_record, versions, write_atomically
 from feddep.federation.messages import State, grouped
-from feddep.runtime.letter import Post
+from feddep.runtime.letter import Letter, Post
 from feddep.scenario.spec import RunSpec
 
 RUN_NAME = "federation.json"
-"""The file with the name by which the silos know a run."""
+"""The file with the name by which the silos know a run, and who they are."""
+
+_VERDICTS = ("holds", "none")
+_MOST_NODES = 2**40  # a silo may say anything
 
 Introductions = Mapping[int, Mapping[str, Any]]
 """What the silos said about themselves, by address."""
+
+Promise = dict[str, Any]
+"""ε, δ and the verdict on them."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A silo that takes part, as it introduced itself."""
+
+    name: str
+    address: int
+    features: int
+    classes: int
+    nodes: int
 
 
 def federate(
@@ -35,7 +54,6 @@ def federate(
     patience: Patience | None = None,
     largest_norm: float = LARGEST_NORM,
     known: State | None = None,
-    watch: Watcher | None = None,
 ) -> Record:
     """Runs the spec over the silos that the post reaches, and stores it; goes on if it was begun.
 
@@ -50,7 +68,6 @@ def federate(
             beyond is left out.
         known: what the server knows at the beginning: the edges between silos, for the methods
             whose third party knows them.
-        watch: told after every round.
 
     Raises:
         InterruptedRunError: too few silos answer; the run can be resumed.
@@ -63,29 +80,39 @@ def federate(
             "with --crossings"
         )
     patience = patience or Patience()
-    met = meet(post, spec.partition.clients, patience)
-    silos = in_order(met)
-    if len(silos) > spec.partition.clients:
-        names = ", ".join(sorted(str(own["name"]) for own in met.values()))
+    earlier = _earlier(folder.path)
+    met = meet(post, spec.partition.clients, patience, all_of_them=not earlier)
+    if len(met) > spec.partition.clients:
+        names = ", ".join(sorted(_name(own) for own in met.values()))
         raise InputError(
-            f"{len(silos)} silos are connected ({names}), the spec is for "
+            f"{len(met)} silos are connected ({names}), the spec is for "
             f"{spec.partition.clients}; set partition.clients, or stop the others"
         )
-    agreement = _agreement(_run_name(folder.path, spec), spec, [met[silo] for silo in silos])
+    _check_versions(met)
+    members = _met_again([member for member, _ in earlier], met) if earlier else _first_met(met)
+    agreement = _agreement(_run_name(folder.path, spec), spec, members)
     convener = Convener(
-        post, agreement, silos, folder.path / "requests", patience, largest_norm=largest_norm
+        post,
+        agreement,
+        [member.address for member in members],
+        folder.path / "requests",
+        patience,
+        nodes=[member.nodes for member in members],
+        largest_norm=largest_norm,
     )
-    promised = [_promise(own) for own in convener.agree(range(len(silos))).values()]
+    present = [client for client, member in enumerate(members) if member.address in met]
+    said = {client: _promise(own) for client, own in convener.agree(present).items()}
+    promised = [said.get(client) or earlier[client][1] for client in range(len(members))]
+    _remember(folder.path, agreement.run, members, promised)
     journal = follow(
         method,
         agreement.recipe,
         convener,
         known or {},
         folder=folder,
-        watch=watch,
         checkpoint_seconds=0.0,
     )
-    record = _record(agreement, journal, [met[silo] for silo in silos], promised, convener)
+    record = _record(agreement, journal, members, promised, convener)
     own = journal.classifiers
     arrays = grouped("classifier", own[0]) if own else {}
     convener.close(arrays, {"scores": record["scores"]["silo"]})
@@ -99,53 +126,108 @@ def in_order(met: Introductions) -> list[int]:
     Raises:
         InputError: a silo has no name or that of another, or not all have a number or none.
     """
-    names = [_name(own) for own in met.values()]
-    if len(set(names)) < len(names):
-        raise InputError(f"every silo needs a name of its own (got {', '.join(sorted(names))})")
+    _addresses(met)
     numbers = [own.get("client") for own in met.values()]
     if all(number is None for number in numbers):
         return sorted(met, key=lambda address: str(met[address]["name"]))
     if sorted(numbers, key=str) != sorted(range(len(met)), key=str):
         raise InputError(
-            f"the silos' data are numbered {', '.join(map(str, numbers))}; expected 0 to "
+            f"the silos' data are numbered {words(', '.join(map(str, numbers)))}; expected 0 to "
             f"{len(met) - 1}, each once"
         )
     return sorted(met, key=lambda address: int(met[address]["client"]))
 
 
+def _addresses(met: Introductions) -> dict[str, int]:
+    """Where each silo is, by its name."""
+    names = [_name(own) for own in met.values()]
+    if len(set(names)) < len(names):
+        raise InputError(f"every silo needs a name of its own (got {', '.join(sorted(names))})")
+    return dict(zip(names, met, strict=True))
+
+
 def _name(own: Mapping[str, Any]) -> str:
     """How a silo calls itself; it may say anything."""
     if "refused" in own:
-        raise InputError(f"a silo cannot take part: {own['refused']}")
+        raise InputError(f"a silo cannot take part: {refusal(Letter(own))}")
     try:
         return silo_name(own["name"])
     except (LookupError, TypeError, ValueError) as error:
-        raise InputError(f"a silo introduces itself wrongly ({error!r})") from None
+        raise InputError(f"a silo introduces itself wrongly ({words(repr(error))})") from None
 
 
-def _agreement(run: str, spec: RunSpec, silos: list[Mapping[str, Any]]) -> Agreement:
-    """What can be agreed on: all silos must have the same feature columns."""
+def _check_versions(met: Introductions) -> None:
+    here = versions()["feddep"]
+    others = {_name(own): own.get("version") for own in met.values()}
+    wrong = [f"{name} has {words(there)}" for name, there in others.items() if there != here]
+    if wrong:
+        raise InputError(
+            f"the server has feddep {here}, but {', '.join(sorted(wrong))}; install the same "
+            "version everywhere"
+        )
+
+
+def _member(address: int, own: Mapping[str, Any]) -> Member:
     try:
-        features = {str(own["name"]): int(own["features"]) for own in silos}
-        classes = max(int(own["classes"]) for own in silos)
-        nodes = sum(int(own["nodes"]) for own in silos)
+        sizes = {name: int(own[name]) for name in ("features", "classes", "nodes")}
+        if not all(0 <= size <= _MOST_NODES for size in sizes.values()):
+            raise ValueError("a size that is none")
     except (LookupError, TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"a silo introduces itself wrongly ({error!r})") from None
-    if len(set(features.values())) > 1:
-        counts = ", ".join(f"{name} has {count}" for name, count in features.items())
+        raise InputError(f"a silo introduces itself wrongly ({words(repr(error))})") from None
+    return Member(_name(own), address, **sizes)
+
+
+def _first_met(met: Introductions) -> list[Member]:
+    """The silos of a run that begins, in the clients' order."""
+    return [_member(address, met[address]) for address in in_order(met)]
+
+
+def _met_again(members: Sequence[Member], met: Introductions) -> list[Member]:
+    """The silos of a run that goes on; each keeps its number, whether it is there or not.
+
+    One that is not will be written to where it was: Flower knows a silo again by its key.
+    """
+    here = _addresses(met)
+    strangers = here.keys() - {member.name for member in members}
+    if strangers:
+        raise InputError(
+            f"{', '.join(sorted(strangers))} took no part when this run began; it goes on with "
+            f"{', '.join(member.name for member in members)}"
+        )
+    return [
+        _member(here[own.name], met[here[own.name]]) if own.name in here else own for own in members
+    ]
+
+
+def _agreement(run: str, spec: RunSpec, members: Sequence[Member]) -> Agreement:
+    """What can be agreed on: all silos must have the same feature columns."""
+    if len({member.features for member in members}) > 1:
+        counts = ", ".join(f"{member.name} has {member.features}" for member in members)
         raise InputError(f"all silos need the same feature columns: {counts}")
-    return Agreement(run, spec, next(iter(features.values())), classes, nodes)
+    classes = max(member.classes for member in members)
+    nodes = sum(member.nodes for member in members)
+    return Agreement(run, spec, members[0].features, classes, nodes)
 
 
-def _promise(answer: Mapping[str, Any]) -> dict[str, Any]:
+def _promise(answer: Mapping[str, Any]) -> Promise:
     """What a silo says that it promises; it may say anything."""
     try:
         found = {name: answer["sound"][name] for name in ("epsilon", "delta", "verdict")}
-        if found["epsilon"] is not None and not float(found["epsilon"]) >= 0:
-            raise ValueError(f"ε is {found['epsilon']}")
-    except (LookupError, TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"a silo says wrongly what it promises ({error!r})") from None
+        epsilon, delta, verdict = found.values()
+        if epsilon is not None and not _is_within(epsilon, sys.float_info.max):
+            raise ValueError(f"ε is {epsilon}")
+        if not _is_within(delta, 1):
+            raise ValueError(f"δ is {delta}")
+        if verdict not in _VERDICTS:
+            raise ValueError(f"the verdict is {verdict}")
+    except (LookupError, TypeError, ValueError) as error:
+        raise InputError(f"a silo says wrongly what it promises ({words(repr(error))})") from None
     return found
+
+
+def _is_within(value: object, largest: float) -> bool:
+    """Whether this is a number from 0 to the largest."""
+    return isinstance(value, int | float) and type(value) is not bool and 0 <= value <= largest
 
 
 def _run_name(folder: Path, spec: RunSpec) -> str:
@@ -158,11 +240,27 @@ def _run_name(folder: Path, spec: RunSpec) -> str:
     return str(json.loads(file.read_text())["run"])
 
 
+def _remember(
+    folder: Path, run: str, members: Sequence[Member], promised: Sequence[Promise]
+) -> None:
+    """Writes down who takes part, in the clients' order, and what each promises."""
+    silos = [{**asdict(own), "sound": sound} for own, sound in zip(members, promised, strict=True)]
+    write_atomically(folder / RUN_NAME, json.dumps({"run": run, "silos": silos}, indent=1) + "\n")
+
+
+def _earlier(folder: Path) -> list[tuple[Member, Promise]]:
+    """What was written down when the run began; nothing if it did not."""
+    file = folder / RUN_NAME
+    silos = json.loads(file.read_text()).get("silos", []) if file.exists() else []
+    promised = [own.pop("sound") for own in silos]
+    return [(Member(**own), sound) for own, sound in zip(silos, promised, strict=True)]
+
+
 def _record(
     agreement: Agreement,
     journal: Journal,
-    silos: list[Mapping[str, Any]],
-    promised: list[dict[str, Any]],
+    members: Sequence[Member],
+    promised: list[Promise],
     convener: Convener,
 ) -> Record:
     record = make_record(
@@ -183,7 +281,7 @@ def _record(
             "measuring": journal.measuring_seconds,
         },
     )
-    names = [str(own["name"]) for own in silos]
+    names = [member.name for member in members]
     left_out = [{**vars(own), "silo": names[own.client]} for own in convener.offences]
     return {
         **record,
@@ -193,7 +291,7 @@ def _record(
     }
 
 
-def _privacy(spec: RunSpec, sound: list[dict[str, Any]]) -> dict[str, Any]:
+def _privacy(spec: RunSpec, sound: list[Promise]) -> dict[str, Any]:
     """What the silos say that they promise; the worst of it counts."""
     unbounded = [own for own in sound if own["epsilon"] is None]
     worst = unbounded[0] if unbounded else max(sound, key=lambda own: float(own["epsilon"]))
