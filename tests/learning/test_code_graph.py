@@ -49,11 +49,15 @@ def test_distances_are_those_of_all_columns():
     assert nearest_elsewhere(codes, 0, 1).tolist() == [[3, 0]]  # 9 against 10.25 and 9.61
 
 
-def test_nodes_are_taken_some_at_a_time(monkeypatch):
+@pytest.mark.parametrize(
+    ("bound", "most"),
+    [("_NODES_AT_ONCE", 2), ("_DISTANCES_AT_ONCE", 20), ("_DISTANCES_AT_ONCE", 1)],
+)
+def test_nodes_are_taken_some_at_a_time(monkeypatch, bound, most):
     rng = np.random.default_rng(0)
     codes = [rng.normal(size=(n, 3)).astype(np.float32) for n in (7, 5, 4)]
     whole = nearest_elsewhere(codes, 0, 3)
-    monkeypatch.setattr(code_graph, "_NODES_AT_ONCE", 2)
+    monkeypatch.setattr(code_graph, bound, most)
     np.testing.assert_allclose(nearest_elsewhere(codes, 0, 3), whole, rtol=1e-6)
     pool = np.concatenate(codes[1:])
     for node, found in zip(codes[0], whole, strict=True):

@@ -8,6 +8,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float32]
 
 _NODES_AT_ONCE = 1024
+_DISTANCES_AT_ONCE = 2**28  # 1 GB; reached with 262144 codes of other silos
 
 
 def nearest_elsewhere(codes: Sequence[Floats], silo: int, k: int) -> Floats:
@@ -22,8 +23,9 @@ def nearest_elsewhere(codes: Sequence[Floats], silo: int, k: int) -> Floats:
     pool = np.concatenate(others)
     count = min(k, len(pool))
     squares = (pool * pool).sum(axis=1)
-    for first in range(0, len(means), _NODES_AT_ONCE):
-        some = slice(first, first + _NODES_AT_ONCE)
+    at_once = max(1, min(_NODES_AT_ONCE, _DISTANCES_AT_ONCE // len(pool)))
+    for first in range(0, len(means), at_once):
+        some = slice(first, first + at_once)
         distances = squares - 2 * codes[silo][some] @ pool.T  # up to a constant for each node
         nearest = np.argpartition(distances, count - 1, axis=1)[:, :count]
         means[some] = pool[nearest].mean(axis=1)
