@@ -4,20 +4,20 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks import phases, rounds, scale
+from benchmarks import phases, response, rounds, scale
+
+ALL = {"rounds": rounds, "phases": phases, "scale": scale, "response": response}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument(
-        "names", nargs="*", default=["rounds", "phases", "scale"], help="rounds, phases, scale"
-    )
+    parser.add_argument("names", nargs="*", default=[*ALL], help=", ".join(ALL))
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results.json"))
     options = parser.parse_args()
     results = json.loads(options.out.read_text()) if options.out.exists() else {}
     for name in options.names:
         print(f"== {name}", flush=True)
-        results[name] = {"rounds": rounds, "phases": phases, "scale": scale}[name].measure()
+        results[name] = ALL[name].measure()
         options.out.write_text(json.dumps(results, indent=2) + "\n")
 
 
