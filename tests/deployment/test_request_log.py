@@ -28,6 +28,10 @@ def test_places_sort_as_the_exchanges_follow_each_other():
     assert sorted(PLACES) == PLACES
 
 
+def test_nobody_else_reads_what_silos_sent(log, tmp_path):
+    assert (tmp_path / "requests").stat().st_mode & 0o077 == 0
+
+
 def test_nothing_before_the_first(tmp_path):
     log = RequestLog(tmp_path / "requests")
     assert log.before(PLACES[0]) is None

@@ -27,7 +27,7 @@ class RequestLog:
 
     def write(self, place: str, requests: Sequence[Request]) -> None:
         """Keeps what is about to be sent. Later places, of a round that is redone, are dropped."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # it holds what silos sent
         for later in self._places():
             if later > place:
                 (self._folder / f"{later}.bin").unlink()
