@@ -111,7 +111,7 @@ def test_a_server_that_is_killed_between_rounds_goes_on(cluster):
 def test_a_run_whose_starter_is_stopped_goes_on_when_it_is_resumed(cluster, number, code):
     """By hand the server's part stops too; if the starter is killed, at the latest then."""
     out = f"stopped-{number.name}"
-    spec = cluster.spec(rounds=10)  # so that it is not over before it hears of it
+    spec = cluster.spec(rounds=5)  # so that it is not over before it hears of it
     program = cluster.federate(spec, out)
     wait_for_rounds(cluster.folder / out, 1, program)
     program.process.send_signal(number)
