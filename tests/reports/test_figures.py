@@ -72,3 +72,13 @@ def test_a_further_setting_makes_a_line_of_its_own_in_the_same_panel(name, value
     assert lines == [[(4.0, 0.74), (8.0, 0.78)], [(4.0, 0.6), (8.0, 0.6)]]
     assert [one.style.hollow for one in panel.series] == [False, True]
     assert {one.keys for one in panel.series} == {("fedavg", "randomised-response")}
+
+
+def test_seeds_whose_noise_was_sought_for_one_epsilon_are_one_point():
+    rows = [
+        run("fedavg", score, told=("dp-sgd", epsilon), seed=seed, privacy__epsilon=8.0)
+        for seed, (score, epsilon) in enumerate([(0.2, 7.9991), (0.3, 8.0), (0.4, 7.9987)])
+    ]
+    (panel,) = panels(rows).values()
+    ((point,),) = [one.points for one in panel.series]
+    assert (point.x, round(point.y, 4)) == (8.0, 0.3)

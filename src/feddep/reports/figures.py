@@ -479,6 +479,8 @@ def _by_privacy(rows: Rows) -> dict[_Private, list[Record]]:
         }
         words = ", ".join(f"{name} {value}" for name, value in more.items())
         epsilon = (told.get("sound") or {}).get("epsilon")
+        if epsilon is not None:  # noise that is sought for an ε comes near it, not quite the same
+            epsilon = float(f"{epsilon:.3g}")
         run = _Private(record["method"], told["mechanism"], words, epsilon)
         found.setdefault(run, []).append(record)
     return found
