@@ -3,7 +3,7 @@
 import pytest
 
 from feddep.reports.against_paper import Paper
-from feddep.reports.figures import privacy_figure
+from feddep.reports.figures import further_privacy, privacy_figure
 from feddep.reports.source import Source
 
 NOISE = {3: 4.2, 5: 2.1, 10: 0.4}
@@ -82,3 +82,8 @@ def test_seeds_whose_noise_was_sought_for_one_epsilon_are_one_point():
     (panel,) = panels(rows).values()
     ((point,),) = [one.points for one in panel.series]
     assert (point.x, round(point.y, 4)) == (8.0, 0.3)
+
+
+def test_further_settings_of_a_mechanism_are_told_in_words():
+    told = {"privacy.mechanism": "dp-sgd", "privacy.epsilon": 8.0, "privacy.keep_edge": 0.5}
+    assert further_privacy({"method": "fedavg", **told}) == "keep edge 0.5"

@@ -18,6 +18,8 @@ def root(tmp_path):
     scores = {"global": {"test": 0.5}, "silo": {"test": 0.6, "val": 0.7}}
     record = {"method": "local", "dataset": "cora", "clients": 5, "seed": 0}
     record |= {"preset": "paper", "split": "quota", "scores": scores}
+    sound = {"epsilon": None, "delta": 1.0, "verdict": "none"}
+    record["privacy"] = {"mechanism": "nfdp", "sound": sound}
     row = {"settings": {"method": "local"}, "record": record}
     (tmp_path / "experiments/results/tiny.jsonl").write_text(json.dumps(row) + "\n")
     printed = "[accuracy.cora]\nlocal = { 5 = [0.4486, 0.108] }\n"
@@ -44,6 +46,7 @@ def of_kind(kind):
         ("means", "| global test | silo test | silo val | seeds |"),
         ("pairs", "| difference in points |"),
         ("paper", "| cora | 5 | local | paper | quota | 0.5000 | 0.4486 ± 0.108 | +5.14 |"),
+        ("privacy", "| cora | 5 | local | nfdp | – | – | unbounded | 1 | none | 0.5000 |"),
         ("main", "| method |"),
     ],
 )

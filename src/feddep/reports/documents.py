@@ -8,6 +8,7 @@ sweep in ``experiments/``, KIND one of
 - ``gains``: those from FedAvg and FedSage, pooled over settings (:mod:`feddep.reports.gains`),
 - ``ranks``: of the methods in each setting (:mod:`feddep.reports.ranks`),
 - ``paper``: beside what the paper prints (:mod:`feddep.reports.against_paper`),
+- ``privacy``: beside what is promised about an edge (:mod:`feddep.reports.sections`),
 - ``main``: the same in short (:mod:`feddep.reports.showcase`);
 
 or NAME is ``all`` for what several sweeps tell together,
@@ -30,6 +31,7 @@ from feddep.reports.audits import audits_table
 from feddep.reports.gains import gains
 from feddep.reports.pairs import pairs_table
 from feddep.reports.ranks import ranks
+from feddep.reports.sections import privacy_table
 from feddep.reports.showcase import FILES, FOLDER, figure_texts, main_table, shown
 from feddep.reports.source import Library, Source
 from feddep.reports.summary import summary_table
@@ -58,6 +60,7 @@ KINDS: dict[str, Callable[[Source], str]] = {
     "gains": lambda source: titled(gains(source.rows)),
     "ranks": lambda source: titled(ranks(source)),
     "paper": lambda source: paper_table(source.rows, source.paper),
+    "privacy": lambda source: privacy_table(source.rows).markdown(),
     "main": lambda source: main_table(source).markdown(),
 }
 

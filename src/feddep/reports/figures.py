@@ -467,17 +467,22 @@ class _Private:
         return replace(own, hollow=True) if self.more else own
 
 
+def further_privacy(settings: Mapping[str, Any]) -> str:
+    """What a mechanism was told besides its name and ε, in words."""
+    more = {
+        name.rpartition(".")[2].replace("_", " "): value
+        for name, value in settings.items()
+        if _is_private(name) and name not in _SHOWN_BY_AXES
+    }
+    return ", ".join(f"{name} {value}" for name, value in more.items())
+
+
 def _by_privacy(rows: Rows) -> dict[_Private, list[Record]]:
     """The runs that differ in nothing but their seed, within a panel."""
     found: dict[_Private, list[Record]] = {}
     for settings, record in rows:
         told = record["privacy"]
-        more = {
-            name.rpartition(".")[2].replace("_", " "): value
-            for name, value in settings.items()
-            if _is_private(name) and name not in _SHOWN_BY_AXES
-        }
-        words = ", ".join(f"{name} {value}" for name, value in more.items())
+        words = further_privacy(settings)
         epsilon = (told.get("sound") or {}).get("epsilon")
         if epsilon is not None:  # noise that is sought for an ε comes near it, not quite the same
             epsilon = float(f"{epsilon:.3g}")

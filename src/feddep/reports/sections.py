@@ -14,6 +14,7 @@ from feddep.reports.costs import NOTES, Cost, costs_of, formula_table, measured_
 from feddep.reports.figures import (
     costs_figure,
     curves_figure,
+    further_privacy,
     lines_figure,
     pairs_figure,
     paper_figure,
@@ -146,7 +147,8 @@ def privacy_table(rows: Rows) -> Table:
         told = record["privacy"]
         epsilon = str(settings.get("privacy.epsilon", "–"))
         method = marked(record["method"])
-        facts = (record["dataset"], str(record["clients"]), method, told["mechanism"])
+        mechanism = ", ".join(filter(None, [told["mechanism"], further_privacy(settings)]))
+        facts = (record["dataset"], str(record["clients"]), method, mechanism)
         groups.setdefault((*facts, epsilon), []).append(record)
     lines = [(*facts[:4], *_private_cells(records)) for facts, records in groups.items()]
     headings = ("dataset", "M", "method", "mechanism", "ε as printed", "ε composed", "ε sound")
