@@ -319,16 +319,21 @@ class Away(Desk):
         return super().deliver(here, seconds) | lost
 
 
-def killed_in_the_last_round(desk, spec, path, shards):
+def killed_in_the_last_round(method, path):
+    """A run whose server died there: its silos, its spec and its data."""
+
     def tamper(address, letter, answer):
         if letter.header.get("round") == 1 and letter.header["phase"] == "averaging":
             raise KeyboardInterrupt
         return answer
 
-    desk.tamper = tamper
+    spec = spec_of(method)
+    shards = build(spec)
+    desk = Away(stations(shards), tamper)
     with pytest.raises(KeyboardInterrupt):
         federated(desk, spec, path, shards, patience=QUICK)
     desk.tamper = lambda address, letter, answer: answer
+    return desk, spec, shards
 
 
 class Clock:
@@ -349,10 +354,7 @@ class TestGoingOnWithoutASilo:
         monkeypatch.setattr(convener_module, "time", Clock())
 
     def test_a_quorum_is_enough_and_every_silo_keeps_its_number(self, tmp_path):
-        spec = spec_of("feddep")
-        shards = build(spec)
-        desk = Away(stations(shards))
-        killed_in_the_last_round(desk, spec, tmp_path / "run", shards)
+        desk, spec, shards = killed_in_the_last_round("feddep", tmp_path / "run")
         desk.away = 100  # the first of them
         record = federated(desk, spec, tmp_path / "run", shards, resume=True, patience=QUICK)
         assert record["federation"]["silos"] == ["silo-0", "silo-1", "silo-2"]
@@ -364,10 +366,7 @@ class TestGoingOnWithoutASilo:
         assert len(record["privacy"]["silos"]) == 3
 
     def test_who_comes_back_in_the_meantime_takes_part(self, tmp_path):
-        spec = spec_of("feddep")
-        shards = build(spec)
-        desk = Away(stations(shards))
-        killed_in_the_last_round(desk, spec, tmp_path / "run", shards)
+        desk, spec, shards = killed_in_the_last_round("feddep", tmp_path / "run")
         desk.away = 100
 
         def tamper(address, letter, answer):
@@ -381,10 +380,7 @@ class TestGoingOnWithoutASilo:
         assert same(weights(tmp_path / "run"), reference(spec, shards, tmp_path / "quiet"))
 
     def test_below_the_quorum_it_does_not_go_on(self, tmp_path):
-        spec = spec_of("fedavg")
-        shards = build(spec)
-        desk = Away(stations(shards))
-        killed_in_the_last_round(desk, spec, tmp_path / "run", shards)
+        desk, spec, shards = killed_in_the_last_round("fedavg", tmp_path / "run")
         desk.away = 100
         with pytest.raises(InterruptedRunError, match="2 of 3 silos are connected"):
             federated(
@@ -397,10 +393,7 @@ class TestGoingOnWithoutASilo:
             )
 
     def test_nobody_takes_the_place_of_another(self, tmp_path):
-        spec = spec_of("fedavg")
-        shards = build(spec)
-        desk = Away(stations(shards))
-        killed_in_the_last_round(desk, spec, tmp_path / "run", shards)
+        desk, spec, shards = killed_in_the_last_round("fedavg", tmp_path / "run")
         desk.stations[1] = replace(desk.stations[1], name="stranger")
         with pytest.raises(InputError, match="stranger took no part when this run began"):
             federated(desk, spec, tmp_path / "run", shards, resume=True)

@@ -65,7 +65,7 @@ class Files:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(self._folder / name)
-        _sync(self._folder)  # or the name is lost, though not the content
+        folder_to_disk(self._folder)  # or the name is lost, though not the content
 
     def names(self) -> list[str]:
         """The files, but for drafts."""
@@ -78,8 +78,8 @@ class Files:
         (self._folder / name).unlink(missing_ok=True)
 
 
-def _sync(folder: Path) -> None:
-    """Has a folder's list of names on the disk."""
+def folder_to_disk(folder: Path) -> None:
+    """Has a folder's list of names on the disk: a new file lasts only when its folder does."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)

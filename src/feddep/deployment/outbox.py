@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from feddep.deployment.memory import folder_to_disk
 from feddep.errors import DataError, RuntimeFailureError
 from feddep.federation.messages import Reply, group_of, payload_bytes
 
@@ -421,19 +422,11 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         status = os.fstat(descriptor)
         if status.st_mode & 0o077:
             os.fchmod(descriptor, 0o600)
-        if not status.st_size:  # a new file lasts only when its folder does
-            _folder_to_disk(path.parent)
+        if not status.st_size:
+            folder_to_disk(path.parent)
         yield file
 
 
 def _to_disk(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())
-
-
-def _folder_to_disk(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
