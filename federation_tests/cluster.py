@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -144,19 +145,24 @@ class Cluster:
         self.server = Program("server", log, FEDDEP, "server", self.server_file)
         self.server.wait_until("the server is ready", times=ready + 1)
 
-    def start_silo(self, number: int, *command: str | Path) -> Program:
-        log = self.folder / f"silo-{number}.log"
-        ready = log.read_text(errors="replace").count("the silo is ready") if log.exists() else 0
-        command = command or (FEDDEP, "silo", self.silo(number) / "silo.toml")
-        program = Program(f"silo {number}", log, *command)
-        program.wait_until("the silo is ready", times=ready + 1)
-        self.running[number] = program
-        return program
+    def start_silo(self, number: int, *command: str | Path) -> None:
+        self.start_silos({number: command})
+
+    def start_silos(self, commands: Mapping[int, Sequence[str | Path]]) -> None:
+        """Starts them together, as each takes a while, and waits for all."""
+        ready = {}
+        for number, command in commands.items():
+            log = self.folder / f"silo-{number}.log"
+            before = log.read_text(errors="replace") if log.exists() else ""
+            ready[number] = before.count("the silo is ready") + 1
+            command = command or (FEDDEP, "silo", self.silo(number) / "silo.toml")
+            self.running[number] = Program(f"silo {number}", log, *command)
+        for number, times in ready.items():
+            self.running[number].wait_until("the silo is ready", times=times)
 
     def start(self) -> None:
         self.start_server()
-        for number in range(self.silos):
-            self.start_silo(number)
+        self.start_silos(dict.fromkeys(range(self.silos), ()))
 
     def stop(self) -> None:
         for program in [*self.running.values(), self.server]:

@@ -87,8 +87,7 @@ def test_silos_that_are_killed_in_mid_round_come_back_and_nothing_differs(cluste
     for run in (cluster.silo(2) / "state" / "runs").iterdir():
         for file in run.iterdir():
             file.unlink()
-    for number in (1, 2):
-        cluster.start_silo(number)
+    cluster.start_silos({1: (), 2: ()})
     said = cluster.finish(program)
     assert (cluster.folder / "killed-silos" / "record.json").exists(), said
     assert_same(cluster.folder / "killed-silos", in_process(cluster, spec))

@@ -33,7 +33,7 @@ def test_a_hundred_silos_finish_a_round(tmp_path):
 def test_ten_silos_finish_a_round_with_a_model_of_ten_megabytes(tmp_path):
     record = simulated(
         tmp_path / "run", "--method", "fedavg", "--clients", "10", "--rounds", "1",
-        "--set", "model.hidden=15000",
+        "--set", "model.hidden=1000",
     )  # fmt: skip
     assert (tmp_path / "run" / "model.safetensors").stat().st_size > 10_000_000
     assert record["clients"] == 10

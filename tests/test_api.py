@@ -10,8 +10,9 @@ import pytest
 from safetensors.numpy import load_file
 
 import feddep
+from feddep.experiments.files import read_record
 from feddep.experiments.folder import RunFolder
-from feddep.experiments.records import read_record, without_times
+from feddep.experiments.records import without_times
 from feddep.graph.folder import write_graph
 from feddep.graph.graph import Graph, Part
 from feddep.scenario.spec import RunSpec

@@ -159,7 +159,7 @@ def compare(
     settings: Settings = None,
 ) -> None:
     """Run several methods on the same shards and write a report; finished runs are reused."""
-    from feddep.experiments.records import write_atomically
+    from feddep.experiments.files import write_atomically
     from feddep.reports.comparison import HEADINGS, comparison_markdown, comparison_rows
 
     given = _given(**context.params)
@@ -195,7 +195,7 @@ def costs(
     settings: Settings = None,
 ) -> None:
     """Measure what each method sends and how long it takes, beside the paper's formulas."""
-    from feddep.experiments.records import read_record, write_atomically
+    from feddep.experiments.files import read_record, write_atomically
     from feddep.reports.costs import costs_json, costs_markdown
 
     given = _given(**context.params)

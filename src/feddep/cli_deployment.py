@@ -138,8 +138,8 @@ def federate(
 ) -> None:
     """Run a spec over the connected silos and store the record."""
     from feddep.deployment.config import ServerConfig, host_and_port
-    from feddep.deployment.convener import Patience
     from feddep.deployment.federate import RUN_NAME
+    from feddep.deployment.patience import Patience
     from feddep.deployment.programs import answers, run_on_silos
     from feddep.experiments.folder import RunFolder, default_folder
     from feddep.reports.comparison import run_summary

@@ -12,8 +12,8 @@ from safetensors.numpy import load_file
 
 from feddep.algorithms import METHODS
 from feddep.deployment import convener as convener_module
-from feddep.deployment.convener import Patience
 from feddep.deployment.federate import federate
+from feddep.deployment.patience import Patience
 from feddep.deployment.simulation import convened
 from feddep.errors import InputError, InterruptedRunError
 from feddep.experiments.folder import RunFolder

@@ -14,11 +14,11 @@ import pytest
 
 from feddep import cli
 from feddep.deployment import doctor, programs
-from feddep.deployment.convener import Patience
 from feddep.deployment.doctor import Check
 from feddep.deployment.federate import RUN_NAME
 from feddep.deployment.kit import Kit, init, read_kit
 from feddep.deployment.outbox import Outbox
+from feddep.deployment.patience import Patience
 from feddep.errors import InterruptedRunError
 from feddep.federation.messages import Reply
 from feddep.scenario.spec import RunSpec

@@ -8,8 +8,8 @@ from correspondence import SMALL
 from desk import Desk, stations
 
 from feddep.deployment import convener
-from feddep.deployment.convener import Patience
 from feddep.deployment.federate import RUN_NAME, _run_name, federate, in_order
+from feddep.deployment.patience import Patience
 from feddep.errors import InputError, InterruptedRunError
 from feddep.experiments.folder import RunFolder
 from feddep.runtime.letter import Letter

@@ -8,7 +8,8 @@ import pytest
 
 from feddep.deployment import convener as module
 from feddep.deployment.agreement import Agreement
-from feddep.deployment.convener import FAILED, Convener, Patience, meet, reply_of, words
+from feddep.deployment.convener import FAILED, Convener, meet, reply_of, words
+from feddep.deployment.patience import Patience
 from feddep.deployment.request_log import place_of
 from feddep.deployment.station import Station
 from feddep.errors import InputError, InterruptedRunError, RuntimeFailureError

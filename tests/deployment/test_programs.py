@@ -19,19 +19,19 @@ from listener import listening
 
 from feddep.deployment import programs
 from feddep.deployment.config import ServerConfig, SiloConfig
-from feddep.deployment.convener import Patience
 from feddep.deployment.doctor import Check
 from feddep.deployment.kit import Kit, init, read_kit
+from feddep.deployment.patience import Patience
 from feddep.deployment.programs import (
     NUMBER,
     OFFLINE,
+    TROUBLE,
     Server,
     Silo,
     answers,
     environment,
     with_data,
 )
-from feddep.deployment.server_app import TROUBLE
 from feddep.errors import InputError, InterruptedRunError, RuntimeFailureError
 
 PORT = 9  # nobody listens there
@@ -478,3 +478,9 @@ class TestRunOnSilos:
         assert "--resume goes on" in str(caught.value)
         assert str(caught.value).endswith("last words")
         assert len(str(caught.value)) < 1000
+
+
+def test_whoever_only_starts_others_does_not_load_torch():
+    """It takes seconds, and a federation on one machine starts a dozen programs."""
+    code = "import sys, feddep.deployment.programs; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-P", "-c", code], check=False).returncode == 0

@@ -9,8 +9,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from feddep.deployment import server_app
-from feddep.deployment.convener import Patience
-from feddep.deployment.server_app import LOCK, TROUBLE, main
+from feddep.deployment.patience import Patience
+from feddep.deployment.programs import TROUBLE
+from feddep.deployment.server_app import LOCK, main
 from feddep.errors import InputError
 from feddep.runtime.flower.post import FlowerPost
 from feddep.scenario.spec import RunSpec

@@ -63,8 +63,9 @@ class Agreement:
         """Refuses what could not be sent, before anybody tries to make it."""
         model, embedding, generator = self.spec.model, self.spec.embedding, self.spec.generator
         hidden, width = model.hidden, self.recipe.embedding_width
-        widest = self.features + embedding.width + hidden
-        weights = 2 * widest * max(hidden, embedding.width, self.classes) * model.layers
+        outputs = max(hidden, embedding.width, self.classes)
+        convolution = (2 * hidden + embedding.width + 1) * outputs
+        weights = (self.features + width + 1) * hidden + model.layers * convolution
         head = (hidden + 1) * (hidden + generator.slots * width)
         batch = generator.batch_size * (hidden + generator.slots)
         prototypes = self.spec.partition.clients * embedding.clusters * width

@@ -12,12 +12,14 @@ from typing import Any
 from feddep.algorithms import find_method
 from feddep.deployment.agreement import LARGEST_NORM, Agreement, check_federated
 from feddep.deployment.config import silo_name
-from feddep.deployment.convener import Convener, Patience, meet, refusal, words
+from feddep.deployment.convener import Convener, meet, refusal, words
+from feddep.deployment.patience import Patience
 from feddep.errors import InputError
+from feddep.experiments.files import Record, write_atomically
 from feddep.experiments.folder import RunFolder
 from feddep.experiments.journal import Journal
 from feddep.experiments.pipeline import follow
-from feddep.experiments.records import Record, make_record, versions, write_atomically
+from feddep.experiments.records import make_record, versions
 from feddep.federation.messages import State, grouped
 from feddep.runtime.letter import Letter, Post
 from feddep.scenario.spec import RunSpec

@@ -20,17 +20,16 @@ from types import TracebackType
 
 from feddep.deployment import probes
 from feddep.deployment.config import ServerConfig, SiloConfig, host_and_port
-from feddep.deployment.convener import Patience
 from feddep.deployment.doctor import registration
+from feddep.deployment.patience import Patience
 from feddep.deployment.resident import socket_address
-from feddep.deployment.server_app import TROUBLE
 from feddep.errors import (
     FeddepError,
     InputError,
     InterruptedRunError,
     RuntimeFailureError,
 )
-from feddep.experiments.records import Record, read_record, write_atomically
+from feddep.experiments.files import Record, read_record, write_atomically
 from feddep.scenario.toml import toml_value
 
 OFFLINE = {
@@ -39,6 +38,9 @@ OFFLINE = {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
 }
 """Flower must neither report home nor install anything."""
+
+TROUBLE = "trouble.txt"
+"""The file that says why a run ended early, for whoever started it."""
 
 RESIDENT = (sys.executable, "-P", "-m", "feddep.deployment.resident")
 NUMBER = "flower-run.txt"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from feddep.experiments.records import write_atomically
+from feddep.experiments.files import write_atomically
 from feddep.federation.messages import Request, group, unpack
 from feddep.runtime.worker import pack_requests
 

@@ -10,18 +10,16 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from feddep.deployment.convener import Patience
 from feddep.deployment.federate import federate
+from feddep.deployment.patience import Patience
+from feddep.deployment.programs import TROUBLE
 from feddep.errors import FeddepError, InputError
+from feddep.experiments.files import write_atomically
 from feddep.experiments.folder import RunFolder
-from feddep.experiments.records import write_atomically
 from feddep.federation.messages import State, grouped
 from feddep.runtime.flower import Context, Grid, ServerApp
 from feddep.runtime.flower.post import FlowerPost
 from feddep.scenario.spec import RunSpec
-
-TROUBLE = "trouble.txt"
-"""The file that says why a run ended early, for whoever started it."""
 
 LOCK = "server.lock"
 """The file that a server at work on a run holds locked: two would answer for each other."""

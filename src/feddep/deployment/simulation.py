@@ -13,8 +13,9 @@ import torch
 from feddep.algorithms import find_method
 from feddep.algorithms.method import Method
 from feddep.deployment.agreement import Agreement, check_federated
-from feddep.deployment.convener import Convener, Patience, meet
+from feddep.deployment.convener import Convener, meet
 from feddep.deployment.federate import in_order
+from feddep.deployment.patience import Patience
 from feddep.deployment.simulated_silo import simulated_app
 from feddep.experiments.pipeline import cores, run
 from feddep.experiments.result import Result

@@ -23,9 +23,10 @@ from feddep.deployment.memory import Answer, Pieces, RunMemory
 from feddep.deployment.outbox import Outbox, agreements, counted
 from feddep.deployment.outbox import sent as left_in
 from feddep.errors import FeddepError, InputError
+from feddep.experiments.files import write_atomically
 from feddep.experiments.folder import write_model
 from feddep.experiments.ledgers import plain
-from feddep.experiments.records import versions, write_atomically
+from feddep.experiments.records import versions
 from feddep.federation.inspection import inspect_request
 from feddep.federation.messages import Reply, Request, State, group, pack
 from feddep.federation.node import Node

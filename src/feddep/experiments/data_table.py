@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from feddep.experiments.records import write_atomically
+from feddep.experiments.files import write_atomically
 from feddep.graph import datasets, partition
 from feddep.seeding import Seeds
 

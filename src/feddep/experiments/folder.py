@@ -14,7 +14,7 @@ from typing import Any, Self
 from safetensors.numpy import save
 
 from feddep.errors import DataError, InputError
-from feddep.experiments.records import Record, read_record, write_atomically
+from feddep.experiments.files import Record, read_record, write_atomically
 from feddep.federation.messages import Arrays, grouped, pack, unpack
 from feddep.privacy.ledger import Ledger, to_plain
 from feddep.scenario.presets import may_set

@@ -1,21 +1,15 @@
 """The record of a run: what was asked, what came out, what it cost. Plain data, stored as JSON."""
 
-import json
-import os
 import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
-from feddep.errors import DataError
+from feddep.experiments.files import Record
 from feddep.graph.graph import Part
 from feddep.graph.shard import Shards
 from feddep.scenario import presets
 from feddep.scenario.spec import RunSpec
-
-Record = dict[str, Any]
-"""The content of ``record.json``; docs/records.md describes every key."""
 
 
 def make_record(
@@ -127,26 +121,3 @@ def versions() -> dict[str, str]:
 def without_times(record: Record) -> Record:
     """The part of a record that the same spec always gives again."""
     return {key: value for key, value in record.items() if key != "seconds"}
-
-
-def read_record(path: Path) -> Record:
-    """Reads a ``record.json``, or the one in a run folder."""
-    file = path / "record.json" if path.is_dir() else path
-    try:
-        record = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read the record {file}: {error}") from None
-    if not isinstance(record, dict) or "scores" not in record:
-        raise DataError(f"{file} is not a run record (it has no scores)")
-    return record
-
-
-def write_atomically(path: Path, content: bytes | str) -> None:
-    """Writes a whole file or nothing: a reader never sees half of it."""
-    data = content.encode() if isinstance(content, str) else content
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(data)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from feddep.errors import InputError
+from feddep.experiments.files import Record
 from feddep.experiments.folder import RunFolder
-from feddep.experiments.records import Record
 from feddep.learning.classifier import Classifier
 from feddep.models.weights import Weights
 from feddep.privacy.ledger import Ledger

@@ -31,7 +31,7 @@ from typing import Any
 
 from feddep.algorithms import find_method
 from feddep.errors import InputError, RuntimeFailureError
-from feddep.experiments.records import Record
+from feddep.experiments.files import Record
 from feddep.scenario.build import resolve
 from feddep.scenario.spec import RunSpec, spec_keys
 

@@ -19,8 +19,8 @@ import numpy as np
 from feddep.algorithms import find_method, is_import_path
 from feddep.algorithms.method import Method
 from feddep.errors import InputError
+from feddep.experiments.files import Record, write_atomically
 from feddep.experiments.folder import plain_method, plain_name
-from feddep.experiments.records import Record, write_atomically
 from feddep.experiments.sweep import Cell, Sweep
 from feddep.scenario import presets
 from feddep.scenario.build import dataset_names, load, resolve

@@ -14,7 +14,6 @@ from itertools import accumulate
 from math import inf
 from typing import Literal
 
-import igraph
 import numpy as np
 import numpy.typing as npt
 
@@ -120,6 +119,8 @@ KINDS: dict[str, Callable[[Graph, PartitionSpec, Seeds], Owner]] = {
 
 def _communities(graph: Graph, seed: int) -> npt.NDArray[np.int64]:
     """``(n,)`` community number of every node, by Louvain's method (Blondel et al., 2008)."""
+    import igraph  # with it comes all of matplotlib, which few processes need
+
     # An array goes into igraph as a block of memory; a list of tuples would take ten times as much.
     edges = igraph.Graph(n=graph.nodes, edges=graph.edge_list())
     with _igraph_seeded(seed):
@@ -132,6 +133,8 @@ def _igraph_seeded(seed: int) -> Iterator[None]:
 
     igraph has one generator for the whole process, by default Python's ``random`` module.
     """
+    import igraph
+
     igraph.set_random_number_generator(random.Random(seed))
     try:
         yield

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from feddep.experiments.records import Record
+from feddep.experiments.files import Record
 from feddep.reports.comparison import points
 from feddep.reports.grids import NOT_RUN
 from feddep.reports.pairs import Difference, score_of

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from feddep.experiments.records import Record
+from feddep.experiments.files import Record
 from feddep.phases.averaging import Averaging
 from feddep.phases.neighgen import NeighGenTraining
 from feddep.phases.peer_search import PeerSearch

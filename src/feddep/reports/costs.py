@@ -6,7 +6,7 @@ from typing import Any
 
 from feddep.algorithms import METHODS, find_method
 from feddep.errors import InputError
-from feddep.experiments.records import Record
+from feddep.experiments.files import Record
 from feddep.phases.averaging import Averaging
 from feddep.reports import cost_formulas
 from feddep.reports.comparison import footnotes, marked, size

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from feddep.errors import InputError
-from feddep.experiments.records import write_atomically
+from feddep.experiments.files import write_atomically
 from feddep.reports.against_paper import paper_table
 from feddep.reports.audits import audits_table
 from feddep.reports.gains import gains

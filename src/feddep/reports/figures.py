@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from feddep.experiments.records import Record
+from feddep.experiments.files import Record
 from feddep.experiments.sweep import History
 from feddep.reports.charts import ROW, Axis, Figure, Key, Panel, Point, Series
 from feddep.reports.comparison import marked

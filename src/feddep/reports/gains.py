@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from feddep.experiments.records import Record
+from feddep.experiments.files import Record
 from feddep.reports.comparison import footnotes, marked
 from feddep.reports.grids import in_order
 from feddep.reports.pairs import (

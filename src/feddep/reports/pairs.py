@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from scipy.stats import t as student_t
 
-from feddep.experiments.records import Record
+from feddep.experiments.files import Record
 from feddep.reports.comparison import accuracy, footnotes, marked, points
 from feddep.reports.summary import Rows, headings, setting_of, varied
 from feddep.reports.table import Table

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from feddep.experiments.records import Record
+from feddep.experiments.files import Record
 from feddep.phases.averaging import Averaging
 from feddep.phases.generator_training import GeneratorPretraining
 from feddep.phases.neighgen import NeighGenTraining

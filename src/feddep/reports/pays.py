@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import replace
 
-from feddep.experiments.records import Record
+from feddep.experiments.files import Record
 from feddep.reports.charts import Axis, Figure, Key, Panel, Series
 from feddep.reports.comparison import marked
 from feddep.reports.figures import (

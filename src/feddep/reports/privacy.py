@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from feddep.errors import DataError, InputError, unknown
+from feddep.experiments.files import read_record
 from feddep.experiments.ledgers import edge_entry, plain, privacy_record, response_event
-from feddep.experiments.records import read_record
 from feddep.privacy.accountant import example_level, noise_for, price
 from feddep.privacy.edge_level import edge_noise
 from feddep.privacy.ledger import (

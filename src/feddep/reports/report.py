@@ -8,7 +8,7 @@ from pathlib import Path
 
 from feddep.errors import DataError, InputError
 from feddep.experiments import data_table
-from feddep.experiments.records import write_atomically
+from feddep.experiments.files import write_atomically
 from feddep.reports.charts import Figure, figure_svg
 from feddep.reports.grids import NOT_RUN
 from feddep.reports.latex import latex_tables

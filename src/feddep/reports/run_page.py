@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from feddep.errors import DataError
-from feddep.experiments.records import Record, read_record, thin_history, write_atomically
+from feddep.experiments.files import Record, read_record, write_atomically
+from feddep.experiments.records import thin_history
 from feddep.experiments.sweep import History
 from feddep.reports.charts import Axis, Figure, Key, Panel, Point, Series
 from feddep.reports.comparison import footnotes, marked, run_summary, size

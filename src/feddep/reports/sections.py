@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from feddep.experiments.records import Record
+from feddep.experiments.files import Record
 from feddep.reports.charts import Figure
 from feddep.reports.comparison import footnotes, marked
 from feddep.reports.costs import NOTES, Cost, costs_of, formula_table, measured_table

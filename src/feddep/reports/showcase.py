@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from feddep.experiments.records import Record
+from feddep.experiments.files import Record
 from feddep.reports.charts import Figure, Panel, figure_svg
 from feddep.reports.comparison import footnotes, marked
 from feddep.reports.figures import METRIC_NAMES, difference_figure, paper_figure

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from feddep.errors import DataError, InputError
-from feddep.experiments.records import Record
+from feddep.experiments.files import Record
 from feddep.experiments.sweep import History, Sweep
 from feddep.reports.against_paper import Paper
 from feddep.reports.summary import Rows, varied

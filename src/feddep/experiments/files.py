@@ -1,0 +1,34 @@
+"""Records on the disk. Light to import: programs that only start others use it too."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from feddep.errors import DataError
+
+Record = dict[str, Any]
+"""The content of ``record.json``; docs/records.md describes every key."""
+
+
+def read_record(path: Path) -> Record:
+    """Reads a ``record.json``, or the one in a run folder."""
+    file = path / "record.json" if path.is_dir() else path
+    try:
+        record = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read the record {file}: {error}") from None
+    if not isinstance(record, dict) or "scores" not in record:
+        raise DataError(f"{file} is not a run record (it has no scores)")
+    return record
+
+
+def write_atomically(path: Path, content: bytes | str) -> None:
+    """Writes a whole file or nothing: a reader never sees half of it."""
+    data = content.encode() if isinstance(content, str) else content
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
