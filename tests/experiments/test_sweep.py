@@ -18,6 +18,9 @@ method = ["local", "fedavg"]
 seed = [0, 1]
 """
 
+REST = {"loading": 0.0, "setup": 0.0, "measuring": 0.0}
+SECONDS = {"local": {"total": 1.0, **REST}, "fedavg": {"total": 2.0, **REST}}
+
 
 @pytest.fixture
 def file(tmp_path):
@@ -32,7 +35,7 @@ def ran(monkeypatch):
 
     def pretend(cell):
         cells.append(cell)
-        return {"method": cell["method"], "seed": cell["seed"]}
+        return {"method": cell["method"], "seed": cell["seed"], "seconds": SECONDS[cell["method"]]}
 
     monkeypatch.setattr(sweep, "_run_apart", pretend)
     return cells
@@ -66,6 +69,20 @@ def test_what_is_there_is_not_run_again(file, ran):
     declared.run(1, lambda *_: None)
     assert [cell["seed"] for cell in ran] == [2, 2]
     assert [record["seed"] for _, record in declared.records()] == [0, 1, 2, 0, 1, 2]
+
+
+def test_what_will_take_longest_comes_first(file, ran):
+    Sweep.read(file).run(1, lambda *_: None)
+    assert [cell["method"] for cell in ran] == ["local", "local", "fedavg", "fedavg"]
+    ran.clear()
+    file.write_text(DECLARATION.replace("[0, 1]", "[2, 3, 1]"))
+    Sweep.read(file).run(1, lambda *_: None)
+    assert [(cell["method"], cell["seed"]) for cell in ran] == [
+        ("fedavg", 2),
+        ("fedavg", 3),
+        ("local", 2),
+        ("local", 3),
+    ]
 
 
 def test_a_failed_run_is_named_and_the_others_are_kept(file, monkeypatch):

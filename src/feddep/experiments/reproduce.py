@@ -3,11 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
-from typing import Any
 
-from feddep.experiments.files import Record
-from feddep.experiments.sweep import Cell, Sweep
+from feddep.experiments.expected_cost import expected_seconds
+from feddep.experiments.sweep import Sweep
 
 
 @dataclass(frozen=True)
@@ -49,26 +47,7 @@ def seconds_left(sweep: Sweep, at_once: int) -> float | None:
 
     None where nothing like them has been run yet.
     """
-    known = [(cell, _seconds(record)) for cell, record in sweep.records()]
+    known = sweep.records()
     if not known:
         return None
-    costs = [_like(cell, known) for cell in sweep.missing()]
-    return sum(costs) / sweep.processes(at_once)
-
-
-def _like(cell: Cell, known: Sequence[tuple[Cell, float]]) -> float:
-    """The mean cost of the runs that share most of method and data set with a cell."""
-    for keys in (("method", "dataset"), ("dataset",), ("method",), ()):
-        found = [cost for other, cost in known if _same(cell, other, keys)]
-        if found:
-            return fmean(found)
-    return 0.0
-
-
-def _same(cell: Mapping[str, Any], other: Mapping[str, Any], keys: Sequence[str]) -> bool:
-    return all(cell.get(key) == other.get(key) for key in keys)
-
-
-def _seconds(record: Record) -> float:
-    seconds = record["seconds"]
-    return float(seconds["total"] + seconds["loading"] + seconds["setup"] + seconds["measuring"])
+    return sum(expected_seconds(sweep.missing(), known)) / sweep.processes(at_once)

@@ -31,6 +31,7 @@ from typing import Any
 
 from feddep.algorithms import find_method
 from feddep.errors import InputError, RuntimeFailureError
+from feddep.experiments.expected_cost import expected_seconds
 from feddep.experiments.files import Record
 from feddep.scenario.build import resolve
 from feddep.scenario.spec import RunSpec, spec_keys
@@ -117,13 +118,16 @@ class Sweep:
     def run(self, at_once: int, tell: Callable[[int, int, Cell], None]) -> None:
         """Runs what is missing, ``at_once`` runs at a time, each with one worker.
 
+        What will take longest comes first, so that no process has a long run left when the others
+        are done; of what nothing is known, in the grid's order.
+
         Args:
             at_once: number of processes; a timed sweep has one, whatever is asked for.
             tell: called with (done, in all, settings) after every run.
         """
         at_once = self.processes(at_once)
         self.results.parent.mkdir(parents=True, exist_ok=True)
-        missing = self.missing()
+        missing = self._dearest_first()
         with ThreadPoolExecutor(at_once) as pool:
             runs = {pool.submit(self._outcome, cell): cell for cell in missing}
             try:
@@ -136,6 +140,12 @@ class Sweep:
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
+
+    def _dearest_first(self) -> list[Cell]:
+        missing = self.missing()
+        costs = expected_seconds(missing, self.records())
+        order = sorted(range(len(missing)), key=costs.__getitem__, reverse=True)
+        return [missing[i] for i in order]
 
     def _rows(self) -> list[tuple[Cell, dict[str, Any]]]:
         wanted = {_key(cell) for cell in self.cells}
