@@ -32,8 +32,9 @@ check: setup
 test: check
 	$(BIN)/pytest --cov --cov-report=term:skip-covered --cov-fail-under=90
 
+# Two files at a time: much of it is waiting, for processes to start and for heartbeats to stop.
 test-federation: setup .venv/.simulation
-	cd federation_tests && ../$(BIN)/pytest -v --durations=0
+	cd federation_tests && ../$(BIN)/pytest -v --durations=0 -n 2 --dist loadfile
 
 .venv/.simulation: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable '.[flower-sim]'

@@ -1,66 +1,16 @@
 """Server and silos as real processes: TLS, node keys, and what happens when parts of it die."""
 
-import json
 import os
-import signal
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
-import pytest
 from safetensors.numpy import load_file
 
-from cluster import FEDDEP, Cluster, CountingProxy, Program, feddep, free_port
+from cluster import FEDDEP, Program, feddep, free_port
+from comparing import assert_same, in_process, record_of, wait_for_rounds
 
 HERE = Path(__file__).parent
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    cluster = Cluster(tmp_path_factory.mktemp("federation"), silos=3)
-    cluster.prepare()
-    cluster.start()
-    yield cluster
-    cluster.stop()
-
-
-def in_process(cluster: Cluster, spec: Path) -> Path:
-    """The same run on one machine; one for each spec."""
-    from feddep.experiments.folder import RunFolder
-    from feddep.experiments.pipeline import run
-    from feddep.scenario.build import build, resolve
-    from feddep.scenario.spec import RunSpec, read_settings
-
-    out = cluster.folder / f"here-{spec.stem}"
-    if not out.exists():
-        given = read_settings(spec)
-        asked = resolve(RunSpec().with_settings(given), given)
-        folder = RunFolder.claim(out, asked, resume=False)
-        run(asked, build(asked), workers=1, folder=folder)
-    return out
-
-
-def assert_same(one: Path, other: Path) -> None:
-    mine, theirs = (load_file(path / "model.safetensors") for path in (one, other))
-    assert mine.keys() == theirs.keys()
-    assert all(np.array_equal(mine[name], theirs[name]) for name in mine)
-    records = [json.loads((path / "record.json").read_text()) for path in (one, other)]
-    assert records[0]["traffic"] == records[1]["traffic"]
-
-
-def record_of(path: Path) -> dict:
-    return json.loads((path / "record.json").read_text())
-
-
-def wait_for_rounds(folder: Path, rounds: int, program: Program) -> None:
-    """Until the history has so many rounds."""
-    until = time.monotonic() + 300
-    file = folder / "history.jsonl"
-    while not file.exists() or len(file.read_text().splitlines()) < rounds:
-        assert program.process.poll() is None, program.log.read_text()[-2000:]
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def test_five_rounds_of_feddep_give_what_they_give_in_process(cluster):
@@ -104,27 +54,6 @@ def test_a_server_that_is_killed_between_rounds_goes_on(cluster):
     said = cluster.finish(cluster.federate(spec, "killed-server", "--resume"))
     assert (cluster.folder / "killed-server" / "record.json").exists(), said
     assert_same(cluster.folder / "killed-server", in_process(cluster, spec))
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 130), (signal.SIGKILL, -9)])
-def test_a_run_whose_starter_is_stopped_goes_on_when_it_is_resumed(cluster, number, code):
-    """Ended kindly, it stops the server's part too; if it is killed, that ends at the latest then.
-
-    SIGTERM is to it what Ctrl-C is, and cannot have been switched off by whoever runs the tests.
-    """
-    out = f"stopped-{number.name}"
-    spec = cluster.spec(rounds=5)  # so that it is not over before it hears of it
-    program = cluster.federate(spec, out)
-    wait_for_rounds(cluster.folder / out, 1, program)
-    program.process.send_signal(number)
-    assert program.process.wait(60) == code
-    if number is signal.SIGTERM:
-        assert "--resume" in program.log.read_text()
-        time.sleep(10)  # as long as all rounds take, and longer
-        assert not (cluster.folder / out / "record.json").exists()
-    said = cluster.finish(cluster.federate(spec, out, "--resume"))
-    assert (cluster.folder / out / "record.json").exists(), said
-    assert_same(cluster.folder / out, in_process(cluster, spec))
 
 
 def test_a_poisoned_reply_is_left_out(cluster):
@@ -187,25 +116,3 @@ def test_flower_itself_refuses_an_unregistered_key(cluster, tmp_path, monkeypatc
     program.process.wait(120)
     assert program.process.returncode != 0
     assert "Exit Code: 305" in program.log.read_text()
-
-
-def test_bytes_on_the_wire(tmp_path):
-    cluster = Cluster(tmp_path, silos=2)
-    cluster.prepare()
-    proxy = CountingProxy(cluster.port)
-    for number in range(2):
-        cluster.change(number, f"localhost:{cluster.port}", f"localhost:{proxy.port}")
-    try:
-        cluster.start()
-        spec = cluster.spec("fedavg", rounds=2, hidden=2048)
-        said = cluster.finish(cluster.federate(spec, "wire"))
-    finally:
-        cluster.stop()
-        proxy.close()
-    assert (tmp_path / "wire" / "record.json").exists(), said
-    model = (tmp_path / "wire" / "model.safetensors").stat().st_size
-    assert model > 1_000_000
-    traffic = record_of(tmp_path / "wire")["traffic"]
-    metered = traffic["up_bytes"] + traffic["down_bytes"] + 2 * model  # each silo gets the result
-    print(f"model {model}, metered {metered}, on the wire {proxy.bytes}")
-    assert proxy.bytes <= 1.05 * metered
