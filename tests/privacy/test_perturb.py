@@ -189,6 +189,17 @@ def test_positions_ascend_below_the_end(count, p, seed):
     assert ((found >= 0) & (found < count)).all()
 
 
+@pytest.mark.parametrize("at_once", [1, 7])
+def test_flips_drawn_some_at_a_time_are_the_same(graph, monkeypatch, at_once):
+    def results():
+        rngs = [np.random.default_rng(seed) for seed in range(20)]
+        return [matrix(randomised_response(graph, 1.0, rng)) for rng in rngs]
+
+    together = results()
+    monkeypatch.setattr(perturb, "_AT_ONCE", at_once)
+    assert all(map(np.array_equal, together, results()))
+
+
 def test_every_position_has_the_same_chance():
     counts = np.zeros(10)
     for seed in range(2000):

@@ -1,6 +1,7 @@
 """Mechanisms that act on a silo's graph before anything else does."""
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,8 @@ Longs = npt.NDArray[np.int64]
 
 MOST_FLIPS = 50_000_000
 """More false edges than this would take gigabytes in every silo."""
+
+_AT_ONCE = 1 << 18
 
 
 def perturbed(graph: Graph, spec: PrivacySpec, fanout: int, rng: np.random.Generator) -> Graph:
@@ -68,10 +71,8 @@ def randomised_response(graph: Graph, epsilon: float, rng: np.random.Generator) 
     expected = pairs / (1 + math.exp(epsilon))
     if expected > MOST_FLIPS:
         raise _too_many(graph.nodes, expected, epsilon, math.log(pairs / MOST_FLIPS - 1))
-    flips = bernoulli_positions(pairs, 1 / (1 + math.exp(epsilon)), rng)
-    true = _numbers(graph)
-    indptr, indices = _flipped(true, flips, graph.nodes)
-    del flips  # before the new graph is checked: they take as much room as its edges
+    flips = _Coins(pairs, 1 / (1 + math.exp(epsilon)), rng)
+    indptr, indices = _flipped(_numbers(graph), flips.heads, graph.nodes)
     return replace(graph, indptr=indptr, indices=indices)
 
 
@@ -99,11 +100,15 @@ def sparse_response(graph: Graph, epsilon: float, keep: float, rng: np.random.Ge
         raise _too_many(graph.nodes, pairs * create, epsilon, least)
     true = _numbers(graph)
     kept = np.delete(true, bernoulli_positions(len(true), 1 - keep, rng))
-    created = bernoulli_positions(pairs - len(true), create, rng)
+    others = _Coins(pairs - len(true), create, rng)
     # Drawn among the pairs that are no edges; the k-th of these comes after so many edges.
-    created += np.searchsorted(true - np.arange(len(true)), created, side="right")
+    edges_before = true - np.arange(len(true))
+
+    def created() -> Iterator[Longs]:
+        for heads in others.heads():
+            yield heads + np.searchsorted(edges_before, heads, side="right")
+
     indptr, indices = _flipped(kept, created, graph.nodes)
-    del created
     return replace(graph, indptr=indptr, indices=indices)
 
 
@@ -125,33 +130,57 @@ def _numbers(graph: Graph) -> Longs:
     return found
 
 
-def _flipped(true: Longs, flips: Longs, nodes: int) -> tuple[Longs, Ints]:
-    """The adjacency after the flips; nothing but the flips and the result is held in memory."""
+def _flipped(true: Longs, flips: Callable[[], Iterator[Longs]], nodes: int) -> tuple[Longs, Ints]:
+    """The adjacency after the flips, which are drawn twice: to count, and to fill the lists.
+
+    So they are never held as a whole, and there is little more in memory than the result.
+    """
     larger, smaller = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
     nothing = np.empty(0, np.int32)
-    _walk(true, flips, nodes, larger, smaller, nothing)
+    _walk_all(true, flips(), nodes, larger, smaller, nothing)
     indptr = np.concatenate([[0], np.cumsum(larger + smaller)])
     indices = np.empty(indptr[-1], np.int32)
     # A node's list: first its smaller neighbours, then the larger, both as the walk meets them.
-    _walk(true, flips, nodes, indptr[:-1] + smaller, indptr[:-1].copy(), indices)
+    _walk_all(true, flips(), nodes, indptr[:-1] + smaller, indptr[:-1].copy(), indices)
     return indptr, indices
+
+
+def _walk_all(
+    true: Longs, flips: Iterator[Longs], nodes: int, larger: Longs, smaller: Longs, indices: Ints
+) -> None:
+    place = (0, 0, 0)
+    for piece in flips:
+        place = _walk(true, piece, piece[-1], place, nodes, larger, smaller, indices)
+    rest, end = np.empty(0, np.int64), np.iinfo(np.int64).max
+    _walk(true, rest, end, place, nodes, larger, smaller, indices)
 
 
 @njit(cache=True)
 def _walk(
-    true: Longs, flips: Longs, nodes: int, larger: Longs, smaller: Longs, indices: Ints
-) -> None:
-    """Meets every pair that is an edge or flipped, not both, in ascending order.
+    true: Longs,
+    flips: Longs,
+    end: int,
+    place: tuple[int, int, int],
+    nodes: int,
+    larger: Longs,
+    smaller: Longs,
+    indices: Ints,
+) -> tuple[int, int, int]:
+    """Meets every pair up to ``end`` that is an edge or flipped, not both, in ascending order.
 
     A pair u < v has the number u(2n - u - 1)/2 + v - u - 1. Counts the entries of each list in
     ``larger`` and ``smaller``, or, given room in ``indices``, writes them at these places.
+
+    Returns:
+        The place that it came to: how many edges it met, u, and the number of (u, u + 1).
     """
     fill = len(indices) > 0
-    i, j, u = 0, 0, 0
-    first = np.int64(0)  # number of the pair (u, u + 1)
-    while i < len(true) or j < len(flips):
-        a = true[i] if i < len(true) else np.iinfo(np.int64).max
-        b = flips[j] if j < len(flips) else np.iinfo(np.int64).max
+    i, u, first = place
+    j = 0
+    beyond = np.iinfo(np.int64).max
+    while (i < len(true) and true[i] <= end) or j < len(flips):
+        a = true[i] if i < len(true) else beyond
+        b = flips[j] if j < len(flips) else beyond
         number = min(a, b)
         i += a <= b
         j += b <= a
@@ -166,22 +195,40 @@ def _walk(
             indices[smaller[v]] = u
         larger[u] += 1
         smaller[v] += 1
+    return i, u, first
+
+
+class _Coins:
+    """Independent coins, of which only the heads are drawn, by the geometric gaps between them.
+
+    Args:
+        count: number of coins.
+        p: the probability of heads.
+        rng: draws the gaps. Whatever it drew meanwhile, the same heads are drawn every time.
+    """
+
+    def __init__(self, count: int, p: float, rng: np.random.Generator) -> None:
+        self._count, self._p, self._rng = count, p, rng
+        self._start = rng.bit_generator.state
+
+    def heads(self) -> Iterator[Longs]:
+        """Their positions, ascending, some at a time."""
+        count, p, rng = self._count, self._p, self._rng
+        rng.bit_generator.state = self._start
+        last = -1
+        while last < count - 1:
+            expected = (count - 1 - last) * p
+            draws = min(int(expected + 4 * math.sqrt(expected) + 16), _AT_ONCE)
+            gaps = rng.geometric(p, draws)
+            np.minimum(gaps, count + 1, out=gaps)  # one beyond the end may be as large as it likes
+            np.cumsum(gaps, out=gaps)
+            gaps += last
+            last = int(gaps[-1])
+            heads = gaps[: np.searchsorted(gaps, count)]
+            if len(heads):
+                yield heads
 
 
 def bernoulli_positions(count: int, p: float, rng: np.random.Generator) -> Longs:
-    """The positions below ``count`` at which independent coins of probability p show heads.
-
-    Only the heads are drawn, by the geometric gaps between them.
-    """
-    found: list[Longs] = []
-    last = -1
-    while last < count - 1:
-        expected = (count - 1 - last) * p
-        draws = int(expected + 4 * math.sqrt(expected) + 16)
-        gaps = rng.geometric(p, draws)
-        np.minimum(gaps, count + 1, out=gaps)  # a gap beyond the end may be as large as it likes
-        np.cumsum(gaps, out=gaps)
-        gaps += last
-        last = int(gaps[-1])
-        found.append(gaps[: np.searchsorted(gaps, count)])
-    return found[0] if len(found) == 1 else np.concatenate(found or [np.empty(0, np.int64)])
+    """The positions below ``count`` at which independent coins of probability p show heads."""
+    return np.concatenate([np.empty(0, np.int64), *_Coins(count, p, rng).heads()])
