@@ -1,11 +1,15 @@
+import io
 import json
-import subprocess
+import os
+import signal
 import sys
+from queue import SimpleQueue
 
 import pytest
 
 from feddep.errors import InputError, RuntimeFailureError
 from feddep.experiments import one_run, sweep
+from feddep.experiments.records import without_times
 from feddep.experiments.sweep import Sweep
 
 DECLARATION = """
@@ -172,12 +176,34 @@ def test_a_run_that_cannot_be_is_an_error_with_its_reason():
         sweep._run_apart({"synthetic.nodes": 150, "partition.clients": 151})
 
 
-def test_one_run_is_the_program_that_a_sweep_starts(monkeypatch, capsys):
-    done = subprocess.CompletedProcess([], 0, stdout="{}", stderr="")
-    started = []
-    monkeypatch.setattr(sweep.subprocess, "run", lambda words, **_: started.append(words) or done)
-    assert sweep._run_apart({"seed": 3}) == {}
-    assert started == [[sys.executable, "-P", "-m", one_run.__name__]]
+def test_a_run_after_a_failed_one_is_as_if_there_had_been_none():
+    cell = {"method": "local", "synthetic.nodes": 150, "training.rounds": 1}
+    first = sweep._run_apart(cell)
+    with pytest.raises(RuntimeFailureError, match="more clients"):
+        sweep._run_apart({"synthetic.nodes": 150, "partition.clients": 151})
+    assert without_times(sweep._run_apart(cell)) == without_times(first)
+
+
+def test_a_run_whose_process_dies_is_an_error(monkeypatch):
+    monkeypatch.setattr(one_run, "_answer", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+    assert json.loads(one_run._in_a_fork({})) == {"failed": "its process ended with exit code -9"}
+
+
+def test_one_run_answers_line_by_line(monkeypatch, capsys):
+    cell = {"method": "local", "synthetic.nodes": 150, "training.rounds": 1}
+    lines = [json.dumps({"settings": cell | {"seed": seed}, "history": True}) for seed in (0, 1)]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines) + "\n"))
+    one_run.main()
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["record"]["seed"] for row in found] == [0, 1]
+    assert all(row.keys() == {"record", "history"} for row in found)
+
+
+def test_where_runs_cannot_be_started_the_sweep_says_so(monkeypatch):
+    monkeypatch.setattr(sweep, "_IDLE", SimpleQueue())
+    monkeypatch.setattr(sweep.sys, "executable", "/bin/false")
+    with pytest.raises(RuntimeFailureError, match="runs cannot be started"):
+        sweep._run_apart({"seed": 0})
 
 
 def test_a_record_of_a_preset_that_changed_since_counts_no_more(file, ran, monkeypatch):

@@ -20,14 +20,16 @@ were alone count there: beside others a run takes up to several times as long.
 
 import itertools
 import json
-import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from queue import Empty, SimpleQueue
+from subprocess import PIPE, Popen
+from typing import IO, Any, cast
 
 from feddep.algorithms import find_method
 from feddep.errors import InputError, RuntimeFailureError
@@ -199,22 +201,40 @@ def _key(cell: Cell) -> str:
 
 def _run_apart(cell: Cell) -> Record:
     """The record of one run."""
-    return _output(cell)
+    record: Record = _output(cell, history=False)["record"]
+    return record
 
 
 def _run_with_history(cell: Cell) -> dict[str, Any]:
     """``record`` and ``history`` of one run."""
-    return _output(cell, "--history")
+    return _output(cell, history=True)
 
 
-def _output(cell: Cell, *options: str) -> dict[str, Any]:
-    """One run in a process of its own, so that neither its memory nor its threads stay."""
-    # -P: or a module in the current folder could be taken for one of the library's.
-    command = [sys.executable, "-P", "-m", "feddep.experiments.one_run", *options]
-    done = subprocess.run(
-        command, input=json.dumps(cell), capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise RuntimeFailureError(f"the run {_key(cell)} failed: {done.stderr.strip()[-500:]}")
-    output: dict[str, Any] = json.loads(done.stdout)
+def _output(cell: Cell, *, history: bool) -> dict[str, Any]:
+    """One run in a process of its own, a fork of one that has everything loaded."""
+    try:
+        runner = _IDLE.get_nowait()
+    except Empty:
+        # -P: or a module in the current folder could be taken for one of the library's.
+        command = [sys.executable, "-P", "-m", "feddep.experiments.one_run"]
+        runner = Popen(command, stdin=PIPE, stdout=PIPE, text=True)
+    output: dict[str, Any] = _asked(runner, {"settings": cell, "history": history})
+    _IDLE.put(runner)
+    if "failed" in output:
+        raise RuntimeFailureError(f"the run {_key(cell)} failed: {output['failed']}")
     return output
+
+
+def _asked(runner: "Popen[str]", question: Mapping[str, Any]) -> Any:
+    stdin, stdout = cast(IO[str], runner.stdin), cast(IO[str], runner.stdout)
+    with suppress(BrokenPipeError):  # it has ended, and there will be no answer
+        stdin.write(json.dumps(question) + "\n")
+        stdin.flush()
+    answer = stdout.readline()
+    if not answer:
+        raise RuntimeFailureError(f"runs cannot be started: exit code {runner.wait()}; see above")
+    return json.loads(answer)
+
+
+_IDLE: "SimpleQueue[Popen[str]]" = SimpleQueue()
+"""Processes that wait for the next run; their input ends, and so do they, with this process."""
