@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from feddep.graph.graph import Graph
-from feddep.graph.sampling import NeighbourSampler, full_ego_graphs, whole_graph
+from feddep.graph.sampling import (
+    NeighbourSampler,
+    full_ego_graphs,
+    separate_ego_graphs,
+    whole_graph,
+)
 
 
 def graph_of(nodes, edges):
@@ -129,6 +134,15 @@ class TestEgoGraphs:
         outer, inner = ego.blocks
         assert (inner.indptr.tolist(), inner.indices.tolist()) == ([0, 1, 1], [2])
         assert (outer.indptr.tolist(), outer.indices.tolist()) == ([0, 1, 1, 3], [2, 0, 3])
+
+    def test_separate_ego_graphs_share_no_node(self):
+        ego, owner = separate_ego_graphs(PATH, np.array([0, 1]), layers=2)
+        assert ego.nodes.tolist() == [0, 1, 1, 0, 2, 2, 3]
+        assert owner.tolist() == [0, 1, 0, 1, 1, 0, 1]
+        outer, inner = ego.blocks
+        assert (inner.indptr.tolist(), inner.indices.tolist()) == ([0, 1, 3], [2, 3, 4])
+        assert outer.indptr.tolist() == [0, 1, 3, 5, 6, 8]
+        assert outer.indices.tolist() == [2, 3, 4, 0, 5, 1, 1, 6]
 
 
 class TestBatches:

@@ -87,6 +87,28 @@ def full_ego_graphs(
     return _grow(targets, [partial(_whole_lists, *lists) for lists in hops[:layers]])
 
 
+def separate_ego_graphs(
+    graph: Graph, targets: npt.NDArray[np.int64], layers: int, inner: Lists | None = None
+) -> tuple[EgoGraphs, npt.NDArray[np.int64]]:
+    """The same side by side: a node that several of the targets see is there as often.
+
+    Returns:
+        The ego-graphs, and for every node the position of the target that it belongs to.
+    """
+    whole, n = Lists(graph.indptr, graph.indices), graph.nodes
+
+    def read(lists: Lists, copies: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Ints]:
+        starts, found = _whole_lists(*lists, copies % n)
+        return starts, found + np.repeat(copies - copies % n, np.diff(starts))
+
+    # Node v in the i-th ego-graph has the number i n + v.
+    hops = [*[whole if inner is None else inner] * (layers - 1), whole]
+    grown = _grow(
+        np.arange(len(targets)) * n + targets, [partial(read, lists) for lists in hops[:layers]]
+    )
+    return EgoGraphs(grown.nodes % n, grown.blocks), grown.nodes // n
+
+
 @dataclass(frozen=True, eq=False)
 class NeighbourSampler:
     """Draws fixed-size neighbour lists, anew for every batch and layer.

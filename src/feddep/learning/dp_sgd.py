@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from feddep.graph.graph import Graph, Part
-from feddep.graph.sampling import Lists, full_ego_graphs
+from feddep.graph.sampling import Lists, full_ego_graphs, separate_ego_graphs
 from feddep.models.sgd import SageSgd
 
 
@@ -57,12 +57,11 @@ def dp_sgd(
             array *= noise * clip
         if len(chosen):
             # A gradient clipped is a gradient times a number; so only norms are needed one by one.
-            norms = [
-                sgd.gradient_norm(full_ego_graphs(graph, v, layers, inner)) for v in chosen[:, None]
-            ]
+            norms = sgd.gradient_norms(*separate_ego_graphs(graph, chosen, layers, inner))
             shares = np.minimum(1, clip / np.maximum(norms, 1e-12)).astype(np.float32)
             sgd.add_gradient(full_ego_graphs(graph, chosen, layers, inner), total, shares)
         for weight, change in zip(weights.arrays(), total.arrays(), strict=True):
             if decay:
                 weight *= np.float32(1 - rate * decay)
-            weight -= np.float32(rate / batch_size) * change
+            change *= np.float32(rate / batch_size)
+            weight -= change

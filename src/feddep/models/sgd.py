@@ -7,7 +7,6 @@ are those of autograd on :class:`~feddep.models.sage.FusedSage` up to rounding; 
 that.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 from feddep.graph.graph import Features
 from feddep.graph.sampling import EgoGraphs
 from feddep.models.dropout import DropoutStream, relu_dropout, relu_dropout_gradient
+from feddep.models.example_squares import ExampleSquares
 from feddep.models.kernels import columns_product, mean_gradient, mean_into, sort_by_column
 from feddep.models.sage import Convolution, FusedSage
 
@@ -73,54 +73,86 @@ class SageSgd:
 
     def step(self, ego: EgoGraphs) -> float:
         """One step on the targets of ``ego``; returns the mean of their losses before it."""
-        loss, _ = self._run(ego, self.weights, self._change)
-        return loss
-
-    def gradient_norm(self, ego: EgoGraphs) -> float:
-        """The norm of the gradient over all weights together; changes none."""
-        _, squares = self._run(ego, self.weights, _MEASURE)
-        return math.sqrt(squares)
+        return self._run(ego, self.weights, self._change)
 
     def add_gradient(self, ego: EgoGraphs, total: "Weights", shares: Floats) -> None:
         """Adds the gradient of Σ_i share_i · loss_i over the targets to ``total``."""
         self._run(ego, total, _ADD, shares)
 
+    def gradient_norms(self, ego: EgoGraphs, owner: Longs) -> Array:
+        """``(t,)`` for each target the norm of its loss's gradient over all weights together.
+
+        Args:
+            ego: the targets' ego-graphs side by side, without a node in common.
+            owner: ``(s,)`` whose ego-graph each of its nodes is in.
+        """
+        weights, (z, _, inputs, out) = self.weights, self._forward(ego)
+        squares = ExampleSquares(len(ego.targets), owner)
+        labels = self._labels[ego.targets]
+        every = np.ones(len(labels), np.float32)
+        if weights.head is None:
+            _, gradient = _cross_entropy(out, labels, every)
+        else:
+            tanh = np.tanh(out)
+            _, slopes = _cross_entropy(tanh @ weights.head[0] + weights.head[1], labels, every)
+            squares.add([tanh], slopes)
+            gradient = (slopes @ weights.head[0].T) * (1 - tanh * tanh)
+        for layer, block, (x, mean) in reversed(
+            list(zip(weights.layers, ego.blocks, inputs, strict=True))
+        ):
+            own = [x[: len(gradient)]] if len(layer.own) else []
+            squares.add([mean, *own, *_spread(z, layer, len(gradient))], gradient)
+            gradient = _sources_gradient(layer, block.indptr, block.indices, x, gradient)
+            relu_dropout_gradient(x, self._dropout.scale, gradient)
+        others = _spread(z, weights.input, len(gradient))
+        if isinstance(self._features, _Rows):
+            squares.add_sparse(*self._features, ego.nodes, len(weights.input.neighbours), gradient)
+            squares.add(others, gradient)
+        else:
+            squares.add([self._features[ego.nodes], *others], gradient)
+        return squares.norms()
+
     def _run(
         self, ego: EgoGraphs, into: "Weights", change: "_Change", shares: Floats | None = None
-    ) -> tuple[float, float]:
+    ) -> float:
         """Forward and back; every layer's gradient goes ``into`` as ``change`` says.
 
         Returns:
-            The mean loss, and the gradient's sum of squares if that is to be measured.
+            The mean loss.
         """
+        weights, (z, rows, inputs, out) = self.weights, self._forward(ego)
+        labels = self._labels[ego.targets]
+        if weights.head is None or into.head is None:
+            loss, gradient = _cross_entropy(out, labels, shares)
+        else:
+            # numpy's tanh takes several numbers at a time, the compiled loop's only one.
+            loss, gradient = _through_head(
+                weights.head, into.head, np.tanh(out), labels, shares, change
+            )
+        for layer, changed, block, (x, mean) in reversed(
+            list(zip(weights.layers, into.layers, ego.blocks, inputs, strict=True))
+        ):
+            gradient = _convolve_back(
+                layer, changed, block.indptr, block.indices, x, mean, z, gradient, change
+            )
+            relu_dropout_gradient(x, self._dropout.scale, gradient)
+        if isinstance(rows, _ByColumn):
+            _enter_sparse_back(into.input, rows, z, gradient, change)
+        else:
+            _enter_dense_back(into.input, rows, z, gradient, change)
+        return float(loss)
+
+    def _forward(self, ego: EgoGraphs) -> "_Passed":
         stream, weights = self._dropout, self.weights
         z = self._fused(ego.nodes)
         x, rows = self._enter(ego.nodes, z)
-        passed = []
-        for layer, changed, block in zip(weights.layers, into.layers, ego.blocks, strict=True):
+        inputs = []
+        for layer, block in zip(weights.layers, ego.blocks, strict=True):
             relu_dropout(x, stream.state, stream.least, stream.scale)
             mean, out = _convolve(layer, block.indptr, block.indices, x, z)
-            passed.append((layer, changed, block, x, mean))
+            inputs.append((x, mean))
             x = out
-        labels = self._labels[ego.targets]
-        if weights.head is None or into.head is None:
-            loss, gradient, squares = *_cross_entropy(x, labels, shares), 0.0
-        else:
-            # numpy's tanh takes several numbers at a time, the compiled loop's only one.
-            loss, gradient, squares = _through_head(
-                weights.head, into.head, np.tanh(x), labels, shares, change
-            )
-        for layer, changed, block, x, mean in reversed(passed):
-            gradient, more = _convolve_back(
-                layer, changed, block.indptr, block.indices, x, mean, z, gradient, change
-            )
-            squares += more
-            relu_dropout_gradient(x, stream.scale, gradient)
-        if isinstance(rows, _ByColumn):
-            squares += _enter_sparse_back(into.input, rows, z, gradient, change)
-        else:
-            squares += _enter_dense_back(into.input, rows, z, gradient, change)
-        return float(loss), squares
+        return _Passed(z, rows, inputs, x)
 
     def _fused(self, nodes: Longs) -> "_Fused":
         """z̄ of those nodes that have one."""
@@ -155,19 +187,26 @@ class _Fused(NamedTuple):
 _NOTHING_FUSED = _Fused(np.empty(0, np.int64), _ABSENT)
 
 
-class _Change(NamedTuple):
-    """What a gradient does to the array that it goes into: a ← keep · a - rate · gradient.
+class _Passed(NamedTuple):
+    """What the way back needs of the way forward.
 
-    With ``measure`` it does nothing to it, and its squares are added up.
+    ``inputs`` holds for every convolution its input and the mean of each target's neighbours.
     """
+
+    z: _Fused
+    rows: "Floats | _ByColumn"
+    inputs: list[tuple[Floats, Floats]]
+    out: Floats
+
+
+class _Change(NamedTuple):
+    """What a gradient does to the array that it goes into: a ← keep · a - rate · gradient."""
 
     rate: np.float32
     keep: np.float32
-    measure: bool = False
 
 
 _ADD = _Change(np.float32(-1), np.float32(1))
-_MEASURE = _Change(np.float32(0), np.float32(1), measure=True)
 
 
 class _Rows(NamedTuple):
@@ -266,51 +305,42 @@ def _add_rest(layer: _Layer, z: _Fused, out: Floats) -> None:
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def _descend(weight: Floats, gradient: Floats, change: _Change) -> float:
-    if change.measure:
-        return _squares(gradient)
+def _descend(weight: Floats, gradient: Floats, change: _Change) -> None:
     for i in range(len(weight)):
         row, slope = weight[i], gradient[i]
         for j in range(len(row)):
             row[j] = change.keep * row[j] - change.rate * slope[j]
-    return 0.0
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def _squares(gradient: Floats) -> float:
-    total = 0.0
-    for i in range(len(gradient)):
-        row = gradient[i]
-        for j in range(len(row)):
-            total += row[j] * row[j]
-    return total
-
-
-@njit(cache=True, nogil=True, boundscheck=False)
-def _descend_rest(layer: _Layer, z: _Fused, gradient: Floats, change: _Change) -> float:
+def _descend_rest(layer: _Layer, z: _Fused, gradient: Floats, change: _Change) -> None:
     """A step on the bias and the embeddings' part."""
-    squares = _descend_bias(layer.bias, gradient, change)
+    _descend_bias(layer.bias, gradient, change)
     count = np.searchsorted(z.positions, len(gradient))
     if len(layer.embedding) and (count or change.keep != 1):
         slopes = gradient[z.positions[:count]]
-        squares += _descend(layer.embedding, np.dot(z.rows[:count].T, slopes), change)
-    return squares
+        _descend(layer.embedding, np.dot(z.rows[:count].T, slopes), change)
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def _descend_bias(bias: Floats, gradient: Floats, change: _Change) -> float:
+def _descend_bias(bias: Floats, gradient: Floats, change: _Change) -> None:
     total = np.zeros(len(bias), np.float32)
     for i in range(len(gradient)):
         row = gradient[i]
         for j in range(len(row)):
             total[j] += row[j]
-    squares = 0.0
     for j in range(len(bias)):
-        if change.measure:
-            squares += total[j] * total[j]
-        else:
-            bias[j] = change.keep * bias[j] - change.rate * total[j]
-    return squares
+        bias[j] = change.keep * bias[j] - change.rate * total[j]
+
+
+def _spread(z: _Fused, layer: _Layer, count: int) -> list[Floats]:
+    """z̄ of so many nodes, most of them zero; nothing where the layer takes none."""
+    if not len(layer.embedding):
+        return []
+    known = np.searchsorted(z.positions, count)
+    found = np.zeros((count, len(layer.embedding)), np.float32)
+    found[z.positions[:known]] = z.rows[:known]
+    return [found]
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
@@ -330,6 +360,19 @@ def _convolve(
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
+def _sources_gradient(
+    layer: _Layer, indptr: Longs, indices: Array, x: Floats, gradient: Floats
+) -> Floats:
+    """The gradient of the layer's input."""
+    closed = len(layer.own) == 0
+    back = np.zeros(x.shape, np.float32)
+    mean_gradient(indptr, indices, closed, np.dot(gradient, layer.neighbours.T), back)
+    if not closed:
+        back[: len(gradient)] += np.dot(gradient, layer.own.T)
+    return back
+
+
+@njit(cache=True, nogil=True, boundscheck=False)
 def _convolve_back(
     layer: _Layer,
     changed: _Layer,
@@ -340,19 +383,14 @@ def _convolve_back(
     z: _Fused,
     gradient: Floats,
     change: _Change,
-) -> tuple[Floats, float]:
+) -> Floats:
     """The gradient of the layer's input; those of its weights go into ``changed``."""
-    closed = len(layer.own) == 0
-    back = np.zeros(x.shape, np.float32)
-    squares = 0.0
-    mean_gradient(indptr, indices, closed, np.dot(gradient, layer.neighbours.T), back)
-    if not closed:
-        own = x[: len(gradient)]
-        back[: len(gradient)] += np.dot(gradient, layer.own.T)
-        squares += _descend(changed.own, np.dot(own.T, gradient), change)
-    squares += _descend(changed.neighbours, np.dot(mean.T, gradient), change)
-    squares += _descend_rest(changed, z, gradient, change)
-    return back, squares
+    back = _sources_gradient(layer, indptr, indices, x, gradient)
+    if len(layer.own):
+        _descend(changed.own, np.dot(x[: len(gradient)].T, gradient), change)
+    _descend(changed.neighbours, np.dot(mean.T, gradient), change)
+    _descend_rest(changed, z, gradient, change)
+    return back
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
@@ -365,9 +403,9 @@ def _enter_dense(layer: _Layer, rows: Floats, z: _Fused) -> Floats:
 @njit(cache=True, nogil=True, boundscheck=False)
 def _enter_dense_back(
     layer: _Layer, rows: Floats, z: _Fused, gradient: Floats, change: _Change
-) -> float:
-    squares = _descend(layer.neighbours, np.dot(rows.T, gradient), change)
-    return squares + _descend_rest(layer, z, gradient, change)
+) -> None:
+    _descend(layer.neighbours, np.dot(rows.T, gradient), change)
+    _descend_rest(layer, z, gradient, change)
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
@@ -381,8 +419,7 @@ def _enter_sparse(layer: _Layer, rows: _ByColumn, count: int, z: _Fused) -> Floa
 @njit(cache=True, nogil=True, boundscheck=False)
 def _enter_sparse_back(
     layer: _Layer, rows: _ByColumn, z: _Fused, gradient: Floats, change: _Change
-) -> float:
-    squares = 0.0
+) -> None:
     slope = np.empty(gradient.shape[1], np.float32)
     for column in range(len(layer.neighbours)):
         if rows.starts[column] == rows.starts[column + 1] and change.keep == 1:
@@ -392,14 +429,10 @@ def _enter_sparse_back(
             source, value = gradient[rows.positions[entry]], rows.entries[entry]
             for j in range(len(slope)):
                 slope[j] += value * source[j]
-        if change.measure:
-            for j in range(len(slope)):
-                squares += slope[j] * slope[j]
-            continue
         target = layer.neighbours[column]
         for j in range(len(slope)):
             target[j] = change.keep * target[j] - change.rate * slope[j]
-    return squares + _descend_rest(layer, z, gradient, change)
+    _descend_rest(layer, z, gradient, change)
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
@@ -432,10 +465,10 @@ def _through_head(
     labels: Longs,
     shares: Floats | None,
     change: _Change,
-) -> tuple[float, Floats, float]:
+) -> tuple[float, Floats]:
     """The loss of z · W + b with z the tanh of outputs, and the gradient of those outputs."""
     loss, gradient = _cross_entropy(np.dot(z, head[0]) + head[1], labels, shares)
     back = np.dot(gradient, head[0].T) * (np.float32(1) - z * z)
-    squares = _descend(changed[0], np.dot(z.T, gradient), change)
-    squares += _descend_bias(changed[1], gradient, change)
-    return loss, back, squares
+    _descend(changed[0], np.dot(z.T, gradient), change)
+    _descend_bias(changed[1], gradient, change)
+    return loss, back
