@@ -6,14 +6,8 @@ from pathlib import Path
 import pytest
 
 from feddep.errors import DataError
-from feddep.experiments.records import (
-    make_record,
-    read_record,
-    sizes_of,
-    versions,
-    without_times,
-    write_atomically,
-)
+from feddep.experiments.files import read_record, write_atomically
+from feddep.experiments.records import make_record, sizes_of, versions, without_times
 from feddep.scenario.spec import RunSpec
 
 
