@@ -878,7 +878,10 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     def pretend(cell: dict[str, Any]) -> dict[str, Any]:
         cells.append(cell)
         val = cell.get("training.learning_rate", 0.1)
-        return {"scores": {"silo": {"val": val, "test": 0.5}, "global": {"test": 0.5}}}
+        return {
+            "scores": {"silo": {"val": val, "test": 0.5}, "global": {"test": 0.5}},
+            "seconds": dict.fromkeys(("total", "loading", "setup", "measuring"), 1.0),
+        }
 
     monkeypatch.setattr("feddep.experiments.sweep._run_apart", pretend)
     return cells
