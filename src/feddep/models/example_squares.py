@@ -17,6 +17,8 @@ from feddep.models.kernels import sort_by_column
 Floats = npt.NDArray[np.float32]
 Longs = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
+SparseRows = tuple[Array, Array, Floats]
+"""Where each row starts, columns, values."""
 
 _MOST = 2048  # nodes of an example, up to which all products of two of its rows are kept
 
@@ -39,18 +41,10 @@ class ExampleSquares:
         order, starts = _by_owner(self._owner[: len(gradient)], len(self._squares))
         _add(self._squares, order, starts, np.hstack([*inputs, ones]), gradient)
 
-    def add_sparse(
-        self,
-        indptr: Array,
-        columns: Array,
-        values: Floats,
-        nodes: Longs,
-        width: int,
-        gradient: Floats,
-    ) -> None:
-        """Adds those of a matrix of ``width`` rows on sparse features, without a bias."""
+    def add_sparse(self, features: SparseRows, nodes: Longs, width: int, gradient: Floats) -> None:
+        """Adds those of a matrix on ``width`` columns of sparse features, without a bias."""
         order, starts = _by_owner(self._owner, len(self._squares))
-        _add_sparse(self._squares, order, starts, indptr, columns, values, nodes, width, gradient)
+        _add_sparse(self._squares, order, starts, features, nodes, width, gradient)
 
     def norms(self) -> Array:
         """``(examples,)``"""
@@ -101,14 +95,13 @@ def _add_sparse(
     squares: Array,
     order: Longs,
     starts: Longs,
-    indptr: Array,
-    columns: Array,
-    values: Floats,
+    features: SparseRows,
     nodes: Longs,
     width: int,
     gradient: Floats,
 ) -> None:
     """Column by column: that column's row of Aᵀ G is a sum over the few nodes that have it."""
+    indptr, columns, values = features
     slope = np.empty(gradient.shape[1], np.float32)
     for example in range(len(squares)):
         rows = order[starts[example] : starts[example + 1]]

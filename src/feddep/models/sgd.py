@@ -106,7 +106,7 @@ class SageSgd:
             relu_dropout_gradient(x, self._dropout.scale, gradient)
         others = _spread(z, weights.input, len(gradient))
         if isinstance(self._features, _Rows):
-            squares.add_sparse(*self._features, ego.nodes, len(weights.input.neighbours), gradient)
+            squares.add_sparse(self._features, ego.nodes, len(weights.input.neighbours), gradient)
             squares.add(others, gradient)
         else:
             squares.add([self._features[ego.nodes], *others], gradient)

@@ -22,6 +22,7 @@ FOLDER = "docs/figures"
 FILES = ("accuracy.svg", "pays.svg")
 
 _FAR = ("local", "fedgnn")  # so far below that the others could not be told apart beside them
+_LEFT_OUT = "Local, and FedGNN with the paper's noise, lie far below and are left out."
 _NOTE = (
     "Ours (the paper's): test accuracy on the whole graph, mean ± standard deviation over seeds, "
     f"{CLIENTS} clients, preset `{PRESET}`."
@@ -116,8 +117,7 @@ def _accuracy(source: Source) -> Iterator[Shown]:
     for figure in paper_figure(replace(source, rows=rows)) if rows else ():
         caption = (
             f"Test accuracy on the whole graph with {CLIENTS} clients, ours and the paper's, with "
-            "one standard deviation to both sides. Local, and FedGNN with the paper's noise, lie "
-            "far below and are left out."
+            f"one standard deviation to both sides. {_LEFT_OUT}"
         )
         yield Shown(FILES[0], _without_methods(figure), caption + _lacking(source))
 
@@ -154,7 +154,7 @@ def _gains(source: Source) -> Iterator[Shown]:
     caption = (
         f"Does it pay? Accuracy above {REFERENCE}, paired by seed and pooled over numbers of "
         f"clients, with {CONFIDENCE:.0%} confidence intervals. The study over the share of lost "
-        f"edges is {NOT_RUN}."
+        f"edges is {NOT_RUN}. {_LEFT_OUT}"
     )
     yield Shown(FILES[1], _without_methods(figure), caption + _lacking(source))
 
