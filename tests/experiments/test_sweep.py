@@ -11,6 +11,7 @@ from feddep.errors import InputError, RuntimeFailureError
 from feddep.experiments import one_run, sweep
 from feddep.experiments.records import without_times
 from feddep.experiments.sweep import Sweep
+from feddep.scenario.spec import RunSpec
 
 DECLARATION = """
 [fixed]
@@ -73,6 +74,23 @@ def test_what_is_there_is_not_run_again(file, ran):
     declared.run(1, lambda *_: None)
     assert [cell["seed"] for cell in ran] == [2, 2]
     assert [record["seed"] for _, record in declared.records()] == [0, 1, 2, 0, 1, 2]
+
+
+def test_a_setting_that_is_named_and_is_the_default_makes_no_other_run(file, ran):
+    Sweep.read(file).run(1, lambda *_: None)
+    named = file.with_name("other.toml")
+    named.write_text(DECLARATION.replace("[grid]", '"partition.kind" = "louvain"\n[grid]'))
+    assert Sweep.read(named).missing() == []
+    named.write_text(DECLARATION.replace("[grid]", '"partition.kind" = "random"\n[grid]'))
+    assert len(Sweep.read(named).missing()) == 4
+
+
+def test_a_row_that_nobody_understands_any_more_is_passed_over(file, ran):
+    results = file.parent / "results"
+    results.mkdir()
+    row = {"settings": {"method": "local", "gone.key": 1}, "record": {}}
+    (results / "older.jsonl").write_text(json.dumps(row) + "\n")
+    assert len(Sweep.read(file).missing()) == 4
 
 
 def test_what_will_take_longest_comes_first(file, ran):
@@ -217,5 +235,5 @@ def test_a_record_of_a_preset_that_changed_since_counts_no_more(file, ran, monke
     declared.run(1, lambda *_: None)
     assert declared.missing() == []
     changed = {"training.rounds": 9}
-    monkeypatch.setattr(sweep, "resolve", lambda spec, _: spec.with_settings(changed))
+    monkeypatch.setattr(sweep, "_spec", lambda cell: RunSpec().with_settings(cell | changed))
     assert len(declared.missing()) == 2

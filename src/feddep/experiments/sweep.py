@@ -12,7 +12,8 @@ A sweep is declared as data::
 Every combination of the grid is one run; ``[[grid]]`` several times declares several grids. A
 run's record is appended to a file of JSON lines together with the settings that it came from. A
 combination that is already there, or in the records of another sweep beside it, is not run again
-unless its preset has other values by now.
+unless its preset has other values by now. Two combinations are the same if they come to the same
+spec: a default may be named or not.
 ``history = true`` above all keeps a thin history beside each record, for training curves; records
 without one do not count there. ``timed = true`` runs one at a time, and only records of runs that
 were alone count there: beside others a run takes up to several times as long.
@@ -26,12 +27,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from subprocess import PIPE, Popen
 from typing import IO, Any, cast
 
-from feddep.algorithms import find_method
 from feddep.errors import InputError, RuntimeFailureError
 from feddep.experiments.expected_cost import expected_seconds
 from feddep.experiments.files import Record
@@ -93,10 +94,8 @@ class Sweep:
         folder = file.parent / "results"
         if quick:
             found, folder = _quick(found, content.get("quick", {})), folder / "quick"
-        cells = list({_key(cell): cell for cell in found}.values())  # grids may overlap
-        for cell in cells:
-            # Refuses unknown keys and methods before anything runs.
-            find_method(RunSpec().with_settings(cell).method)
+        # Grids may overlap. Unknown keys and methods are refused here, before anything runs.
+        cells = list({_spec(cell): cell for cell in found}.values())
         return cls(cells, folder / f"{file.stem}.jsonl", **switches)
 
     def records(self) -> list[tuple[Cell, Record]]:
@@ -110,8 +109,8 @@ class Sweep:
 
     def missing(self) -> list[Cell]:
         """The settings that have no record yet."""
-        done = {_key(cell) for cell, _ in self.records()}
-        return [cell for cell in self.cells if _key(cell) not in done]
+        done = {_spec(cell) for cell, _ in self.records()}
+        return [cell for cell in self.cells if _spec(cell) not in done]
 
     def processes(self, at_once: int) -> int:
         """How many of so many processes the sweep takes."""
@@ -150,16 +149,17 @@ class Sweep:
         return [missing[i] for i in order]
 
     def _rows(self) -> list[tuple[Cell, dict[str, Any]]]:
-        wanted = {_key(cell) for cell in self.cells}
-        found: dict[str, dict[str, Any]] = {}
+        wanted = {_spec(cell) for cell in self.cells}
+        found: dict[RunSpec, dict[str, Any]] = {}
         # What another sweep ran serves here too; a run of one's own comes last and counts.
         for file in [*sorted(self.results.parent.glob("*.jsonl")), self.results]:
             lines = file.read_text().splitlines() if file.exists() else []
             for row in map(json.loads, lines):
-                key = _key(row["settings"])
-                if key in wanted and self._has_what_counts(row) and _holds(row):
-                    found[key] = row
-        return [(cell, found[_key(cell)]) for cell in self.cells if _key(cell) in found]
+                with suppress(InputError):  # settings that are no longer understood
+                    spec = _spec(row["settings"])
+                    if spec in wanted and self._has_what_counts(row) and _holds(row, spec):
+                        found[spec] = row
+        return [(cell, found[_spec(cell)]) for cell in self.cells if _spec(cell) in found]
 
     def _has_what_counts(self, row: Mapping[str, Any]) -> bool:
         if self.history and "history" not in row:
@@ -186,17 +186,21 @@ def _combinations(grid: Mapping[str, Sequence[Any]]) -> Iterator[Cell]:
         yield dict(zip(grid, values, strict=True))
 
 
-def _holds(row: Mapping[str, Any]) -> bool:
-    """Whether the settings would still be resolved as they were; a preset may have changed."""
-    cell = row["settings"]
-    spec = resolve(RunSpec().with_settings(cell), cell)
+def _holds(row: Mapping[str, Any], spec: RunSpec) -> bool:
+    """Whether the settings were resolved as they are now; a preset may have changed."""
     known = set(spec_keys())  # a key may have gone since, once nobody used it any more
     was = row["record"].get("settings", {})
     return all(spec.value_of(key) == value for key, value in was.items() if key in known)
 
 
-def _key(cell: Cell) -> str:
-    return json.dumps(cell, sort_keys=True)
+def _spec(cell: Cell) -> RunSpec:
+    return _spec_from(json.dumps(cell))
+
+
+@lru_cache(None)  # the same few hundred settings are asked for again and again
+def _spec_from(cell: str) -> RunSpec:
+    settings = json.loads(cell)
+    return resolve(RunSpec().with_settings(settings), settings)
 
 
 def _run_apart(cell: Cell) -> Record:
@@ -221,7 +225,7 @@ def _output(cell: Cell, *, history: bool) -> dict[str, Any]:
     output: dict[str, Any] = _asked(runner, {"settings": cell, "history": history})
     _IDLE.put(runner)
     if "failed" in output:
-        raise RuntimeFailureError(f"the run {_key(cell)} failed: {output['failed']}")
+        raise RuntimeFailureError(f"the run {json.dumps(cell)} failed: {output['failed']}")
     return output
 
 

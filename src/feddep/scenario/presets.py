@@ -9,6 +9,7 @@ on which data nor with how much noise: it holds keys of :data:`SECTIONS` that ar
 import re
 import tomllib
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -79,6 +80,11 @@ def toml_rows(settings: Mapping[str, Any]) -> list[str]:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return _parsed(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read the presets {file}: {error}") from None
+
+
+@lru_cache(1)  # a report resolves thousands of settings
+def _parsed(text: str) -> dict[str, Any]:
+    return tomllib.loads(text)
