@@ -127,7 +127,7 @@ def test_training_lowers_the_loss_that_is_left(training):
         nodes = np.arange(training.impaired.graph.nodes)
         ego = training._sampler(training.impaired.graph).sample(nodes, rng)
         with torch.no_grad():
-            generated = generator(training._table, ego, rng)
+            generated = generator(training.table, ego, rng)
             everything = Generated(
                 generated.degree, generated.rows, torch.ones_like(generated.kept)
             )

@@ -1,11 +1,14 @@
 """NeighGen across silos: gradients against autograd, and what is shared and generated."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
 
 from feddep.graph.graph import Graph
+from feddep.learning import neighgen
 from feddep.learning.generation import GeneratorTraining
 from feddep.learning.neighgen import HEAD, _largest, descend, generate, pull, shared
 from feddep.learning.prototypes import EmbeddingSpec, Prototypes
@@ -124,6 +127,31 @@ def training(request):
     return GeneratorTraining(silo, Prototypes(rows, np.arange(20)))
 
 
+class TestTrain:
+    @pytest.mark.parametrize("keep", [0.5, 1.0])
+    def test_it_is_the_loss_of_all_rows_without_generating_all(self, training, keep):
+        found = []
+        for minimise in (neighgen.train, GeneratorTraining.pretrain):
+            generator = training.generator()
+            generator.spec = replace(generator.spec, keep=keep)
+            loss = minimise(training, generator, Seeds(1), 3)
+            found.append((loss, to_arrays(generator)))
+        (loss, weights), (expected, others) = found
+        assert loss == pytest.approx(expected, rel=1e-5)
+        for name in weights:
+            np.testing.assert_allclose(weights[name], others[name], atol=1e-5, err_msg=name)
+            assert not np.array_equal(weights[name], to_arrays(training.generator())[name]), name
+
+    def test_where_no_row_counts_only_the_degree_learns(self, training):
+        generator = training.generator()
+        with torch.no_grad():
+            generator.degree_bias.fill_(-100.0)
+        before = to_arrays(generator)
+        neighgen.train(training, generator, Seeds(1), 1)
+        after = to_arrays(generator)
+        assert all(np.array_equal(before[name], after[name]) for name in HEAD)
+
+
 class TestShared:
     def test_the_generating_part_and_its_inputs_for_a_batch(self, training):
         generator = training.generator()
@@ -194,9 +222,9 @@ class TestGenerate:
         assert len(rows) == len(links) > 0
         if sp.issparse(found):
             kept = found.toarray() != 0
-            assert np.array_equal(found.toarray()[kept], rows[kept])
+            np.testing.assert_allclose(found.toarray()[kept], rows[kept], atol=1e-6)
         else:
-            assert np.array_equal(found, rows)
+            np.testing.assert_allclose(found, rows, atol=1e-6)
 
     def test_sparse_graphs_get_as_sparse_nodes(self, training):
         own = training.silo.graph.features

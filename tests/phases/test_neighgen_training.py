@@ -13,7 +13,7 @@ from feddep.federation.metering import Meter
 from feddep.federation.node import Node
 from feddep.graph.shard import Shards
 from feddep.learning.generation import GeneratorTraining
-from feddep.learning.neighgen import HEAD, descend, pull
+from feddep.learning.neighgen import HEAD, descend, pull, train
 from feddep.learning.prototypes import EmbeddingSpec, Prototypes
 from feddep.learning.recipe import Silo
 from feddep.models.generator import GeneratorSpec
@@ -163,9 +163,9 @@ class TestMemory:
             training = GeneratorTraining(silo, Prototypes(rows, np.arange(len(rows))))
             generator = training.generator()
             seeds = silo.seeds.child("neighgen", 0)
-            training.pretrain(generator, seeds.child("local"), EPOCHS)
+            train(training, generator, seeds.child("local"), EPOCHS)
             descend(generator, group(request.arrays, "gradients"), spec)
-            training.pretrain(generator, seeds, 1)
+            train(training, generator, seeds, 1)
             found = group(run.after[1][request.client], "generator")
             assert same(found, to_arrays(generator))
 

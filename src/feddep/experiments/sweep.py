@@ -21,6 +21,7 @@ were alone count there: beside others a run takes up to several times as long.
 
 import itertools
 import json
+import os
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -221,7 +222,7 @@ def _output(cell: Cell, *, history: bool) -> dict[str, Any]:
     except Empty:
         # -P: or a module in the current folder could be taken for one of the library's.
         command = [sys.executable, "-P", "-m", "feddep.experiments.one_run"]
-        runner = Popen(command, stdin=PIPE, stdout=PIPE, text=True)
+        runner = Popen(command, stdin=PIPE, stdout=PIPE, text=True, env=_KEEP_MEMORY | os.environ)
     output: dict[str, Any] = _asked(runner, {"settings": cell, "history": history})
     _IDLE.put(runner)
     if "failed" in output:
@@ -239,6 +240,10 @@ def _asked(runner: "Popen[str]", question: Mapping[str, Any]) -> Any:
         raise RuntimeFailureError(f"runs cannot be started: exit code {runner.wait()}; see above")
     return json.loads(answer)
 
+
+_KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "1000000000", "MALLOC_TRIM_THRESHOLD_": "4000000000"}
+"""For the C library: large arrays come and go in every step, and giving their memory back to the
+system only to be given it again, page by page, takes up to a quarter of a run's time."""
 
 _IDLE: "SimpleQueue[Popen[str]]" = SimpleQueue()
 """Processes that wait for the next run; their input ends, and so do they, with this process."""

@@ -9,9 +9,10 @@ Source: the paper's section 3.2. For silo i, over the nodes v that remain after 
 p over the kept rows. A node without hidden neighbours adds nothing to the second term.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,8 @@ from feddep.models.kernels import FeatureTable
 from feddep.models.sage import FusedSage, initialise
 from feddep.models.weights import Weights, from_arrays
 from feddep.seeding import Seeds
+
+T = TypeVar("T")
 
 _NODES_AT_ONCE = 1024
 _FEW = 256
@@ -141,7 +144,8 @@ class GeneratorTraining:
         )
 
     @cached_property
-    def _table(self) -> FeatureTable:
+    def table(self) -> FeatureTable:
+        """The features of the impaired graph."""
         return FeatureTable(self.impaired.graph.features, self.silo.device)
 
     def generator(self, weights: Weights | None = None) -> DeepGenerator:
@@ -165,28 +169,35 @@ class GeneratorTraining:
         self, generator: DeepGenerator, seeds: Seeds, epochs: int, targets: Targets | None = None
     ) -> float:
         """Minimises Lⁿ over the impaired graph; returns the mean loss."""
-        spec = self.silo.recipe.generator
         noise = seeds.stream("noise")
+        return self.minimise(
+            lambda ego: self._loss(generator, ego, noise, targets), generator, seeds, epochs
+        )
+
+    def minimise(
+        self,
+        loss: Callable[[EgoGraphs], Tensor],
+        generator: DeepGenerator,
+        seeds: Seeds,
+        epochs: int,
+    ) -> float:
+        """Minimises a loss over batches of the impaired graph; returns its mean."""
+        spec = self.silo.recipe.generator
         nodes = np.arange(self.impaired.graph.nodes)
         sampler = self._sampler(self.impaired.graph)
         batches = sampler.batches(nodes, spec.batch_size, seeds.stream("sampling"), epochs)
-        return fit(
-            generator,
-            batches,
-            lambda ego: self._loss(generator, ego, noise, targets),
-            spec.learning_rate,
-        )
+        return fit(generator, batches, loss, spec.learning_rate)
 
     def generate(self, generator: DeepGenerator, seeds: Seeds) -> npt.NDArray[np.float32]:
         """z̃ of every remaining node of the impaired graph, ``(m, P, d_z)``."""
-        found = self._everywhere(generator, self.impaired.graph, self._table, seeds)
+        found = self._everywhere(generator, self.impaired.graph, self.table, seeds)
         return np.concatenate([generated.rows.cpu().numpy() for _, generated in found])
 
     def sample(self, count: int, seeds: Seeds) -> tuple[EgoGraphs, FeatureTable]:
         """Ego-graphs of some remaining nodes of the impaired graph, and its features."""
         rng = seeds.stream("sampling")
         nodes = rng.permutation(self.impaired.graph.nodes)[:count]
-        return self._sampler(self.impaired.graph).sample(nodes, rng), self._table
+        return self._sampler(self.impaired.graph).sample(nodes, rng), self.table
 
     def joint_step(
         self,
@@ -224,19 +235,28 @@ class GeneratorTraining:
         return np.concatenate([generated.mean().cpu().numpy() for _, generated in found])
 
     def generated(
-        self, generator: DeepGenerator, seeds: Seeds
-    ) -> Iterator[tuple[npt.NDArray[np.int64], Generated]]:
-        """Some nodes of the silo and what is generated for them, until all had their turn."""
-        return self._everywhere(generator, self.silo.graph, self.silo.table, seeds)
+        self, generate: Callable[[FeatureTable, EgoGraphs, np.random.Generator], T], seeds: Seeds
+    ) -> Iterator[tuple[npt.NDArray[np.int64], T]]:
+        """Some nodes of the silo and what is generated for them, until all had their turn.
+
+        Args:
+            generate: a :class:`~feddep.models.generator.DeepGenerator`, or what does some of it.
+            seeds: streams for noise and sampling.
+        """
+        return self._everywhere(generate, self.silo.graph, self.silo.table, seeds)
 
     def _everywhere(
-        self, generator: DeepGenerator, graph: Graph, table: FeatureTable, seeds: Seeds
-    ) -> Iterator[tuple[npt.NDArray[np.int64], Generated]]:
+        self,
+        generate: Callable[[FeatureTable, EgoGraphs, np.random.Generator], T],
+        graph: Graph,
+        table: FeatureTable,
+        seeds: Seeds,
+    ) -> Iterator[tuple[npt.NDArray[np.int64], T]]:
         sampler = self._sampler(graph)
         noise, sampling = seeds.stream("noise"), seeds.stream("sampling")
         for nodes in np.array_split(np.arange(graph.nodes), -(-graph.nodes // _NODES_AT_ONCE)):
             with torch.no_grad():
-                found = generator(table, sampler.sample(nodes, sampling), noise)
+                found = generate(table, sampler.sample(nodes, sampling), noise)
             yield nodes, found
 
     def _loss(
@@ -247,7 +267,7 @@ class GeneratorTraining:
         targets: Targets | None = None,
     ) -> Tensor:
         chosen = torch.from_numpy(ego.targets).to(self.silo.device)
-        generated = generator(self._table, ego, rng)
+        generated = generator(self.table, ego, rng)
         wanted = (targets or self.targets).of(chosen)
         return reconstruction_loss(generated, wanted, self.silo.recipe.generator)
 

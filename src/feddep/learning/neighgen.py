@@ -8,17 +8,47 @@ import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from torch import Tensor
+from torch.nn.functional import smooth_l1_loss
 
 from feddep.graph.graph import Features
+from feddep.graph.sampling import EgoGraphs
 from feddep.learning.expansion import stacked
 from feddep.learning.generation import GeneratorTraining
-from feddep.models.generator import DeepGenerator, GeneratorSpec
+from feddep.models.generator import DeepGenerator, GeneratorSpec, select
+from feddep.models.kernels import FeatureTable
 from feddep.seeding import Seeds
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 HEAD = ("hidden", "hidden_bias", "rows", "rows_bias")
 """The parameters of the generating part; the encoder stays in the silo."""
+
+
+def train(
+    training: GeneratorTraining, generator: DeepGenerator, seeds: Seeds, epochs: int
+) -> float:
+    """Minimises Lⁿ without the other silos' part of it; returns the mean loss.
+
+    The same loss as :meth:`~feddep.learning.generation.GeneratorTraining.pretrain`. But a row is
+    as wide as the features, and those that do not count are not generated.
+    """
+    spec, noise = generator.spec, seeds.stream("noise")
+    features, device = training.silo.graph.features, training.silo.device
+    head = {name: getattr(generator, name) for name in HEAD}
+
+    def loss(ego: EgoGraphs) -> Tensor:
+        targets = training.targets.of(torch.from_numpy(ego.targets).to(device))
+        inputs, degree = generator.encode(training.table, ego, noise)
+        counts = select(degree, spec, noise).bool() & targets.has_hidden.any(dim=1, keepdim=True)
+        rows, nodes = _rows(head, inputs, counts)
+        is_own = targets.has_hidden[nodes].cpu().numpy()  # each node is a cluster of its own
+        hidden = np.flatnonzero(is_own.any(axis=0))
+        nearest = _nearest(rows, features[hidden], is_own[:, hidden])
+        own = (rows - nearest).square().sum()
+        wrong = smooth_l1_loss(degree, targets.missing_degree, reduction="sum")
+        return (spec.degree_weight * wrong + spec.own_weight * own) / len(inputs)
+
+    return training.minimise(loss, generator, seeds, epochs)
 
 
 def shared(training: GeneratorTraining, generator: DeepGenerator, seeds: Seeds) -> Arrays:
@@ -42,10 +72,8 @@ def pull(sent: Arrays, features: Features) -> Arrays:
         features: of this silo's nodes.
     """
     head = {name: torch.tensor(sent[name], requires_grad=True) for name in HEAD}
-    rows = _rows(head, torch.tensor(sent["inputs"]), features.shape[1])
-    rows = rows[torch.tensor(sent["kept"])]
-    nearest = _nearest(rows.detach().numpy(), features)
-    loss = (rows - torch.tensor(nearest)).square().sum() / len(sent["inputs"])
+    rows, _ = _rows(head, torch.tensor(sent["inputs"]), torch.tensor(sent["kept"]))
+    loss = (rows - _nearest(rows, features)).square().sum() / len(sent["inputs"])
     gradients = torch.autograd.grad(loss, list(head.values()))
     return {name: g.numpy() for name, g in zip(head, gradients, strict=True)}
 
@@ -70,30 +98,63 @@ def generate(
     """
     own = training.silo.graph.features
     entries = None if isinstance(own, np.ndarray) else max(1, round(own.nnz / own.shape[0]))
+    head = {name: getattr(generator, name) for name in HEAD}
+
+    def kept(
+        table: FeatureTable, ego: EgoGraphs, rng: np.random.Generator
+    ) -> tuple[npt.NDArray[np.int64], Features]:
+        inputs, degree = generator.encode(table, ego, rng)
+        found, positions = _rows(head, inputs, select(degree, generator.spec, rng).bool())
+        order = torch.argsort(positions, stable=True)
+        rows = found[order].cpu().numpy()
+        return positions[order].cpu().numpy(), rows if entries is None else _largest(rows, entries)
+
     links: list[npt.NDArray[np.int64]] = []
     parts: list[Features] = []
-    for nodes, found in training.generated(generator, seeds):
-        chosen = found.kept.cpu().numpy() > 0
-        links.append(np.repeat(nodes, chosen.sum(axis=1)))
-        rows = found.rows.cpu().numpy()[chosen]
-        parts.append(rows if entries is None else _largest(rows, entries))
+    for nodes, (positions, features) in training.generated(kept, seeds):
+        links.append(nodes[positions])
+        parts.append(features)
     owners = np.concatenate(links)
     return np.stack([owners, np.arange(len(owners))], axis=1), stacked(parts)
 
 
-def _rows(head: Mapping[str, Tensor], inputs: Tensor, width: int) -> Tensor:
+def _rows(head: Mapping[str, Tensor], inputs: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows of some slots, ``(k, d)``, and whose they are, ``(k,)``.
+
+    Args:
+        head: the generating part.
+        inputs: ``(b, h)``.
+        wanted: ``(b, P)`` True for the k rows to generate.
+    """
     hidden = torch.relu(torch.addmm(head["hidden_bias"], inputs, head["hidden"]))
-    return torch.tanh(torch.addmm(head["rows_bias"], hidden, head["rows"])).view(
-        len(inputs), -1, width
-    )
+    slots = wanted.shape[1]
+    matrices = head["rows"].view(hidden.shape[1], slots, -1).unbind(1)
+    biases = head["rows_bias"].view(slots, -1).unbind(0)
+    nodes = [column.nonzero().squeeze(1) for column in wanted.unbind(1)]
+    rows = [torch.addmm(b, hidden[v], w) for b, v, w in zip(biases, nodes, matrices, strict=True)]
+    return torch.tanh(torch.cat(rows)), torch.cat(nodes)
 
 
-def _nearest(rows: npt.NDArray[np.float32], features: Features) -> npt.NDArray[np.float32]:
-    """For each row the features of the nearest node, ``(k, d)``."""
+def _nearest(
+    rows: Tensor, features: Features, among: npt.NDArray[np.bool_] | None = None
+) -> Tensor:
+    """For each row the features of the nearest node, ``(k, d)``.
+
+    Args:
+        rows: ``(k, d)``.
+        features: of n nodes.
+        among: ``(k, n)`` which nodes count for a row, at least one; without it all do.
+    """
+    points = rows.detach().cpu().numpy()
+    if not len(points):
+        return rows.detach()
     squares = np.asarray((features * features).sum(axis=1)).ravel()
-    distances = squares[:, None] - 2 * (features @ rows.T)  # up to a constant for each row
-    chosen = features[distances.argmin(axis=0)] if len(rows) else features[:0]
-    return chosen if isinstance(chosen, np.ndarray) else chosen.toarray()
+    distances = squares[:, None] - 2 * (features @ points.T)  # up to a constant for each row
+    if among is not None:
+        distances[~among.T] = np.inf
+    chosen = features[distances.argmin(axis=0)]
+    dense = chosen if isinstance(chosen, np.ndarray) else chosen.toarray()
+    return torch.from_numpy(dense).to(rows.device)
 
 
 def _largest(rows: npt.NDArray[np.float32], entries: int) -> sp.csr_array:

@@ -67,7 +67,7 @@ class NeighGenTraining:
         seeds = silo.seeds.child(self.name, request.round)
         if not group(state, "generator"):
             epochs = silo.recipe.generator.epochs
-            training.pretrain(generator, seeds.child("local"), epochs)
+            neighgen.train(training, generator, seeds.child("local"), epochs)
             state = {**state, **grouped("generator", to_arrays(generator))}
         if request.step == "share":
             shared = neighgen.shared(training, generator, seeds)
@@ -75,7 +75,7 @@ class NeighGenTraining:
 
         gradients = group(request.arrays, "gradients")
         neighgen.descend(generator, gradients, silo.recipe.generator)
-        loss = training.pretrain(generator, seeds, 1)
+        loss = neighgen.train(training, generator, seeds, 1)
         state = {**state, **grouped("generator", to_arrays(generator))}
         if request.step == "train and generate":
             links, features = neighgen.generate(training, generator, seeds.child("generate"))
