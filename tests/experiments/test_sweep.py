@@ -85,6 +85,18 @@ def test_a_setting_that_is_named_and_is_the_default_makes_no_other_run(file, ran
     assert len(Sweep.read(named).missing()) == 4
 
 
+def test_presets_that_come_to_the_same_are_one_run_under_two_names(file, ran, monkeypatch):
+    text = DECLARATION.replace("[grid]", '[grid]\npreset = ["paper", "tuned"]')
+    file.write_text(text.replace('["local", "fedavg"]', '["fedavg"]'))
+    declared = Sweep.read(file)  # nobody tuned anything on this data set
+    assert len(declared.missing()) == 4
+    declared.run(1, lambda *_: None)
+    assert len(ran) == 2
+    assert declared.missing() == []
+    presets = [(cell["preset"], record["preset"]) for cell, record in declared.records()]
+    assert presets == [("paper", "paper")] * 2 + [("tuned", "tuned")] * 2
+
+
 def test_a_row_that_nobody_understands_any_more_is_passed_over(file, ran):
     results = file.parent / "results"
     results.mkdir()

@@ -13,7 +13,8 @@ Every combination of the grid is one run; ``[[grid]]`` several times declares se
 run's record is appended to a file of JSON lines together with the settings that it came from. A
 combination that is already there, or in the records of another sweep beside it, is not run again
 unless its preset has other values by now. Two combinations are the same if they come to the same
-spec: a default may be named or not.
+settings: a default may be named or not, and a preset that has nothing for a method and a data set
+is no other.
 ``history = true`` above all keeps a thin history beside each record, for training curves; records
 without one do not count there. ``timed = true`` runs one at a time, and only records of runs that
 were alone count there: beside others a run takes up to several times as long.
@@ -27,7 +28,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -96,17 +97,17 @@ class Sweep:
         if quick:
             found, folder = _quick(found, content.get("quick", {})), folder / "quick"
         # Grids may overlap. Unknown keys and methods are refused here, before anything runs.
-        cells = list({_spec(cell): cell for cell in found}.values())
+        cells = list({(_spec(cell), _preset(cell)): cell for cell in found}.values())
         return cls(cells, folder / f"{file.stem}.jsonl", **switches)
 
     def records(self) -> list[tuple[Cell, Record]]:
         """What is there so far, in the grid's order; runs of an older grid are passed over."""
-        return [(cell, row["record"]) for cell, row in self._rows()]
+        return [(cell, _under(cell, row["record"])) for cell, row in self._rows()]
 
     def histories(self) -> list[tuple[Cell, Record, History]]:
         """The runs so far with their histories; none for a sweep that keeps no histories."""
         rows = self._rows() if self.history else []
-        return [(cell, row["record"], row["history"]) for cell, row in rows]
+        return [(cell, _under(cell, row["record"]), row["history"]) for cell, row in rows]
 
     def missing(self) -> list[Cell]:
         """The settings that have no record yet."""
@@ -144,7 +145,7 @@ class Sweep:
                 raise
 
     def _dearest_first(self) -> list[Cell]:
-        missing = self.missing()
+        missing = list({_spec(cell): cell for cell in self.missing()}.values())
         costs = expected_seconds(missing, self.records())
         order = sorted(range(len(missing)), key=costs.__getitem__, reverse=True)
         return [missing[i] for i in order]
@@ -201,7 +202,17 @@ def _spec(cell: Cell) -> RunSpec:
 @lru_cache(None)  # the same few hundred settings are asked for again and again
 def _spec_from(cell: str) -> RunSpec:
     settings = json.loads(cell)
-    return resolve(RunSpec().with_settings(settings), settings)
+    spec = resolve(RunSpec().with_settings(settings), settings)
+    return replace(spec, preset="paper")  # once resolved, its name says nothing more
+
+
+def _under(cell: Cell, record: Record) -> Record:
+    """The record with the name of the cell's preset; two may come to the same settings."""
+    return record | {"preset": _preset(cell)}
+
+
+def _preset(cell: Cell) -> str:
+    return str(cell.get("preset", RunSpec.preset))
 
 
 def _run_apart(cell: Cell) -> Record:
