@@ -17,7 +17,7 @@ def root(tmp_path):
     (tmp_path / "experiments/tiny.toml").write_text('[grid]\nmethod = ["local", "fedavg"]\n')
     scores = {"global": {"test": 0.5}, "silo": {"test": 0.6, "val": 0.7}}
     record = {"method": "local", "dataset": "cora", "clients": 5, "seed": 0}
-    record |= {"preset": "paper", "split": "quota", "scores": scores}
+    record |= {"preset": "tuned", "split": "quota", "scores": scores}
     sound = {"epsilon": None, "delta": 1.0, "verdict": "none"}
     record["privacy"] = {"mechanism": "nfdp", "sound": sound}
     row = {"settings": {"method": "local"}, "record": record}
@@ -45,7 +45,7 @@ def of_kind(kind):
     [
         ("means", "| global test | silo test | silo val | seeds |"),
         ("pairs", "| difference in points |"),
-        ("paper", "| cora | 5 | local | paper | quota | 0.5000 | 0.4486 ± 0.108 | +5.14 |"),
+        ("paper", "| cora | 5 | local | tuned | quota | 0.5000 | 0.4486 ± 0.108 | +5.14 |"),
         ("privacy", "| cora | 5 | local | nfdp | – | – | unbounded | 1 | none | 0.5000 |"),
         ("main", "| method |"),
     ],
@@ -55,6 +55,11 @@ def test_a_place_may_name_a_kind_of_table(root, kind, part):
     assert text.startswith(f"before\n<!-- tiny {kind}:begin -->\n| ")
     assert part in text
     assert text.endswith(f"<!-- tiny {kind}:end -->\nafter\n")
+
+
+def test_a_place_may_hold_all_tables_of_a_section(root):
+    text = filled(of_kind("tables"), Library(root / "experiments"))
+    assert text.startswith("before\n<!-- tiny tables:begin -->\n**Means over the seeds**\n\n| ")
 
 
 def test_several_tables_stand_under_their_titles(root):

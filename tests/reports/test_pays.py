@@ -54,11 +54,22 @@ def test_an_old_record_s_share_is_that_of_the_data_table():
     assert [point.x for point in figure.panels[0].series[0].points] == pytest.approx([0.1, 0.3])
 
 
+def test_another_run_with_the_same_partition_tells_it_too():
+    old = source(cells("random"), told=lambda cell: cell["method"] == "fedavg")
+    (figure,) = lost_edges_figure(old)
+    assert [one.keys[0] for one in figure.panels[0].series] == ["fedavg", "feddep"]
+    for one in figure.panels[0].series:
+        assert [point.x for point in one.points] == pytest.approx([2 / 3, 0.9])
+
+
 @pytest.mark.parametrize("known", [{}, KNOWN], ids=["no data table", "another partition"])
-def test_where_no_share_is_known_it_is_drawn_over_the_number_of_clients(known):
-    old = source(cells("random"), told=lambda cell: cell["seed"] == 0)
+def test_a_run_whose_share_nobody_tells_is_left_out(known):
+    old = source(cells("random"), told=lambda cell: cell["partition.clients"] == 3)
     (figure,) = lost_edges_figure(replace(old, lost_shares=known))
-    assert [text for _, text in figure.panels[0].x.ticks] == ["3", "10"]
+    for one in figure.panels[0].series:
+        assert [point.x for point in one.points] == pytest.approx([2 / 3])
+    nobody = source(cells("random"), told=lambda cell: False)
+    assert list(lost_edges_figure(replace(nobody, lost_shares=known))) == []
 
 
 def test_a_record_without_any_data_is_old_too():

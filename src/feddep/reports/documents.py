@@ -9,6 +9,7 @@ sweep in ``experiments/``, KIND one of
 - ``ranks``: of the methods in each setting (:mod:`feddep.reports.ranks`),
 - ``paper``: beside what the paper prints (:mod:`feddep.reports.against_paper`),
 - ``privacy``: beside what is promised about an edge (:mod:`feddep.reports.sections`),
+- ``tables``: all those of the report's section, without its figures,
 - ``main``: the same in short (:mod:`feddep.reports.showcase`);
 
 or NAME is ``all`` for what several sweeps tell together,
@@ -31,7 +32,7 @@ from feddep.reports.audits import audits_table
 from feddep.reports.gains import gains
 from feddep.reports.pairs import pairs_table
 from feddep.reports.ranks import ranks
-from feddep.reports.sections import privacy_table
+from feddep.reports.sections import privacy_table, section_of
 from feddep.reports.showcase import FILES, FOLDER, figure_texts, main_table, shown
 from feddep.reports.source import Library, Source
 from feddep.reports.summary import summary_table
@@ -61,6 +62,9 @@ KINDS: dict[str, Callable[[Source], str]] = {
     "ranks": lambda source: titled(ranks(source)),
     "paper": lambda source: paper_table(source.rows, source.paper),
     "privacy": lambda source: privacy_table(source.rows).markdown(),
+    "tables": lambda source: titled(
+        block for block in section_of(source).blocks if isinstance(block, Table)
+    ),
     "main": lambda source: main_table(source).markdown(),
 }
 

@@ -10,7 +10,6 @@ from feddep.reports.comparison import marked
 from feddep.reports.figures import (
     ACCURACY,
     METRIC_NAMES,
-    lines_figure,
     method_keys,
     panels_of,
     score_point,
@@ -28,20 +27,19 @@ _PARTITIONS = {"louvain": Style(), "random": Style(dash="2 3", hollow=True)}
 def lost_edges_figure(source: Source) -> Iterator[Figure]:
     """Accuracy over the share of lost edges: a panel a data set and metric, a line a method.
 
-    Old records do not tell the share; with such among them, it is drawn over the number of clients.
+    Runs whose share nobody tells are left out.
     """
-    if not all(source.lost_share(record) is not None for _, record in source.rows):
-        label = "clients M (logarithmic)"
-        yield from lines_figure(source, "partition.clients", label, metrics=METRICS, log=True)
+    rows = [row for row in source.rows if source.lost_share(row[1]) is not None]
+    if not rows:
         return
     panels, kinds = list[Panel](), dict[str, None]()
-    for settings, group in panels_of(source.rows, ["dataset"]):
+    for settings, group in panels_of(rows, ["dataset"]):
         kinds |= dict.fromkeys(record["partition"] for _, record in group)
         for metric in METRICS:
             title = f"{settings['dataset']}, {METRIC_NAMES[metric]}"
             series = list(_series(source, group, metric))
             panels.append(Panel(title, Axis("share of edges lost"), Axis(ACCURACY), series))
-    keys = method_keys(record["method"] for _, record in source.rows)
+    keys = method_keys(record["method"] for _, record in rows)
     keys += [Key(kind, f"{kind} partition", _look(kind, Style()), "partitions") for kind in kinds]
     yield Figure(
         "lost-edges",

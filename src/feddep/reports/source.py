@@ -4,6 +4,7 @@ import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,25 @@ class Source:
     lost_shares: Mapping[tuple[str, int, int], float] = field(default_factory=dict)
 
     def lost_share(self, record: Record) -> float | None:
-        """The share of edges between clients; None for an old record that the table lacks too."""
-        own: float | None = record.get("data", {}).get("lost_share")
-        if own is None and record["partition"] == "louvain":
+        """The share of edges between clients.
+
+        An old record does not tell it, but perhaps another one with the same partition, or the
+        data table; otherwise None.
+        """
+        if _partition_of(record) in self._told:
+            return self._told[_partition_of(record)]
+        if record["partition"] == "louvain":
             return self.lost_shares.get((record["dataset"], record["clients"], record["seed"]))
-        return own
+        return None
+
+    @cached_property
+    def _told(self) -> dict[tuple[Any, ...], float]:
+        data = [(_partition_of(record), record.get("data", {})) for _, record in self.rows]
+        return {key: facts["lost_share"] for key, facts in data if "lost_share" in facts}
+
+
+def _partition_of(record: Record) -> tuple[Any, ...]:
+    return tuple(record[name] for name in ("dataset", "partition", "clients", "seed"))
 
 
 class Library(Mapping[str, Source]):
