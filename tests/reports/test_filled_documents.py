@@ -57,9 +57,13 @@ def test_a_place_may_name_a_kind_of_table(root, kind, part):
     assert text.endswith(f"<!-- tiny {kind}:end -->\nafter\n")
 
 
-def test_a_place_may_hold_all_tables_of_a_section(root):
-    text = filled(of_kind("tables"), Library(root / "experiments"))
-    assert text.startswith("before\n<!-- tiny tables:begin -->\n**Means over the seeds**\n\n| ")
+@pytest.mark.parametrize(
+    ("kind", "title"),
+    [("tables", "Means over the seeds"), ("grids", "synthetic, preset tuned, stratified split")],
+)
+def test_a_place_may_hold_several_tables_with_titles(root, kind, title):
+    text = filled(of_kind(kind), Library(root / "experiments"))
+    assert text.startswith(f"before\n<!-- tiny {kind}:begin -->\n**{title}**\n\n| ")
 
 
 def test_several_tables_stand_under_their_titles(root):
