@@ -99,11 +99,22 @@ def test_before_the_study_the_differences_from_fedavg_are_shown(experiments):
     accuracy, pays = shown(Library(experiments))
     assert [panel.title for panel in accuracy.figure.panels] == ["cora", "citeseer"]
     assert [panel.title for panel in pays.figure.panels] == ["cora", "citeseer", "all of these"]
-    assert "The study over the share of lost edges is not run yet, or not half" in pays.caption
+    assert "Less than half of the study over the share of lost edges is run." in pays.caption
     for one in (accuracy, pays):
         methods = {key for panel in one.figure.panels for s in panel.series for key in s.keys}
         assert "local" not in methods
         assert one.svg.startswith("<svg xmlns=")
+
+
+def test_methods_are_drawn_over_the_seeds_that_all_of_them_have(experiments):
+    both = cells_of(experiments, "table1", dataset="cora", method="fedavg", preset="paper")
+    first = cells_of(experiments, "table1", dataset="cora", method="feddep", seed=0)
+    write(experiments, "table1", *both, *first)
+    figure = shown(Library(experiments))[0].figure
+    (panel,) = figure.panels
+    tips = [point.tip for one in panel.series for point in one.points if "ours" in point.tip]
+    assert len(tips) == 2
+    assert not any("2 seeds" in tip for tip in tips)
 
 
 def test_the_study_over_lost_edges_takes_its_place(experiments):

@@ -193,11 +193,11 @@ class GeneratorTraining:
         found = self._everywhere(generator, self.impaired.graph, self.table, seeds)
         return np.concatenate([generated.rows.cpu().numpy() for _, generated in found])
 
-    def sample(self, count: int, seeds: Seeds) -> tuple[EgoGraphs, FeatureTable]:
-        """Ego-graphs of some remaining nodes of the impaired graph, and its features."""
+    def sample(self, count: int, seeds: Seeds) -> EgoGraphs:
+        """Ego-graphs of some remaining nodes of the impaired graph."""
         rng = seeds.stream("sampling")
         nodes = rng.permutation(self.impaired.graph.nodes)[:count]
-        return self._sampler(self.impaired.graph).sample(nodes, rng), self.table
+        return self._sampler(self.impaired.graph).sample(nodes, rng)
 
     def joint_step(
         self,

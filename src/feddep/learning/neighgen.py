@@ -34,7 +34,7 @@ def train(
     """
     spec, noise = generator.spec, seeds.stream("noise")
     features, device = training.silo.graph.features, training.silo.device
-    head = {name: getattr(generator, name) for name in HEAD}
+    head = _head(generator)
 
     def loss(ego: EgoGraphs) -> Tensor:
         targets = training.targets.of(torch.from_numpy(ego.targets).to(device))
@@ -56,11 +56,11 @@ def shared(training: GeneratorTraining, generator: DeepGenerator, seeds: Seeds) 
 
     ``inputs`` are ``(b, h)`` encodings with noise, ``kept`` ``(b, P)`` tells the rows that count.
     """
-    ego, table = training.sample(training.silo.recipe.generator.batch_size, seeds)
+    ego = training.sample(training.silo.recipe.generator.batch_size, seeds)
     with torch.no_grad():
-        inputs, degree = generator.encode(table, ego, seeds.stream("noise"))
+        inputs, degree = generator.encode(training.table, ego, seeds.stream("noise"))
     taken = torch.arange(generator.spec.slots) < torch.round(degree.cpu()).unsqueeze(1)
-    head = {name: getattr(generator, name).detach().cpu().numpy() for name in HEAD}
+    head = {name: array.detach().cpu().numpy() for name, array in _head(generator).items()}
     return {**head, "inputs": inputs.cpu().numpy(), "kept": taken.numpy()}
 
 
@@ -98,7 +98,7 @@ def generate(
     """
     own = training.silo.graph.features
     entries = None if isinstance(own, np.ndarray) else max(1, round(own.nnz / own.shape[0]))
-    head = {name: getattr(generator, name) for name in HEAD}
+    head = _head(generator)
 
     def kept(
         table: FeatureTable, ego: EgoGraphs, rng: np.random.Generator
@@ -116,6 +116,10 @@ def generate(
         parts.append(features)
     owners = np.concatenate(links)
     return np.stack([owners, np.arange(len(owners))], axis=1), stacked(parts)
+
+
+def _head(generator: DeepGenerator) -> dict[str, Tensor]:
+    return {name: getattr(generator, name) for name in HEAD}
 
 
 def _rows(head: Mapping[str, Tensor], inputs: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
