@@ -8,16 +8,21 @@ import pytest
 import torch
 
 from feddep.graph.graph import Graph
+from feddep.learning import mending
 from feddep.learning.mending import (
     AddedNodes,
+    GeneratedNeighbours,
     KnownNeighbours,
+    Mended,
     centred,
     forget_generator_training,
     generator_training,
     mean_of,
 )
-from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.prototypes import EmbeddingSpec
+from feddep.learning.recipe import Recipe, Silo, TrainingSpec
 from feddep.models.generator import GeneratorSpec
+from feddep.models.sage import ModelSpec
 
 GRAPH = Graph.from_edges([[0, 1], [1, 2]], np.eye(3, dtype=np.float32), [0, 1, 0])
 
@@ -113,3 +118,65 @@ class TestPrepared:
         del own
         gc.collect()
         assert gone() is None
+
+
+class TestGeneratedNeighbours:
+    """Embeddings of depth 0 are as wide as the features: here 1,500 columns."""
+
+    def mended(self, monkeypatch, decay, rounds=(0,)):
+        rng = np.random.default_rng(0)
+        features = (rng.random((30, 1500)) < 0.02).astype(np.float32)
+        edges = rng.integers(0, 30, (80, 2))
+        labels = rng.integers(0, 2, 30)
+        graph = Graph.from_edges(edges[edges[:, 0] != edges[:, 1]], features, labels)
+        recipe = Recipe(
+            features=1500,
+            classes=2,
+            fusion="all",
+            model=ModelSpec(hidden=8),
+            embedding=EmbeddingSpec(depth=0, clusters=2),
+            generator=GeneratorSpec(epochs=1, keep=1.0),
+            training=TrainingSpec(weight_decay=decay),
+        )
+        whole = []
+        monkeypatch.setattr(
+            mending, "centred", lambda found: whole.append(centred(found)) or whole[-1]
+        )
+        own, memory = Silo(0, graph, recipe, torch.device("cpu")), {}
+        for round in rounds:
+            found, memory = GeneratedNeighbours().mend(recipe.classifier(), own, memory, round)
+        return found, memory, whole
+
+    def test_wide_embeddings_are_told_in_a_short_basis(self, monkeypatch):
+        found, memory, (whole,) = self.mended(monkeypatch, decay=0.0)
+        assert found.embeddings.shape == (30, 64)
+        assert found.basis.shape == (64, 1500)
+        assert whole.any()
+        np.testing.assert_allclose((found.embeddings @ found.basis).numpy(), whole, atol=1e-5)
+        assert memory["mended"].shape == (30, 64)
+
+    def test_rounds_between_use_the_same_and_the_next_refresh_another(self, monkeypatch):
+        first = self.mended(monkeypatch, decay=0.0)[0]
+        between, _, whole = self.mended(monkeypatch, decay=0.0, rounds=(0, 1))
+        assert torch.equal(between.basis, first.basis)
+        assert torch.equal(between.embeddings, first.embeddings)
+        assert len(whole) == 1
+        later, _, whole = self.mended(monkeypatch, decay=0.0, rounds=(0, 10))
+        np.testing.assert_allclose((later.embeddings @ later.basis).numpy(), whole[1], atol=1e-5)
+
+    def test_weight_decay_needs_all_columns(self, monkeypatch):
+        found, memory, (whole,) = self.mended(monkeypatch, decay=0.01)
+        assert found.basis is None
+        assert "basis" not in memory
+        assert np.array_equal(found.embeddings.numpy(), whole)
+
+    def test_the_classifier_learns_through_the_basis(self, monkeypatch):
+        found = self.mended(monkeypatch, decay=0.0)[0]
+        model = found.silo.classifier()
+        with found.fitting(model) as inner, torch.no_grad():
+            inner.embedding += 1.0
+            inner.bias += 2.0
+        # The basis is orthonormal, so the coordinates of what was learnt are what was added.
+        torch.testing.assert_close(found.basis @ model.embedding, torch.ones(64, 8))
+        assert (model.bias == 2).all()
+        assert Mended(found.silo).fitting(model).__enter__() is model

@@ -1,6 +1,7 @@
 """Mending a silo's subgraph: embeddings of the neighbours that its nodes miss."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -16,7 +17,9 @@ from feddep.learning.prototypes import Prototypes, find_prototypes
 from feddep.learning.recipe import Silo
 from feddep.models.generator import DeepGenerator
 from feddep.models.sage import FusedSage
+from feddep.models.span import basis_of
 from feddep.models.weights import to_arrays
+from feddep.seeding import Seeds
 
 Memory = Mapping[str, npt.NDArray[Any]]
 """What a silo remembers between messages."""
@@ -32,10 +35,22 @@ class Mended:
     Attributes:
         silo: its own, or one whose graph has more nodes.
         embeddings: z̄ of every node, ``(n, d_z)``, for a classifier that takes them.
+        basis: ``(k, d_z)``; with it, ``embeddings`` holds coordinates, ``(n, k)``.
     """
 
     silo: Silo
     embeddings: Tensor | None = None
+    basis: Tensor | None = None
+
+    @contextmanager
+    def fitting(self, model: FusedSage) -> Iterator[FusedSage]:
+        """The classifier that takes these embeddings; what it learns, ``model`` then knows."""
+        if self.basis is None:
+            yield model
+            return
+        inner = model.within(self.basis)
+        yield inner
+        model.learn_from(inner, self.basis)
 
 
 class Mender(Protocol):
@@ -73,8 +88,20 @@ class GeneratedNeighbours:
             if spec.centred:
                 mended = centred(mended)
             weights = {f"generator/{name}": a for name, a in to_arrays(generator).items()}
-            memory = {**memory, **weights, "mended": mended}
-        return Mended(silo, torch.tensor(memory["mended"], device=silo.device)), memory
+            kept = {name: a for name, a in memory.items() if name != "basis"}
+            memory = {**kept, **weights, **_in_few_columns(mended, silo, seeds)}
+        basis = None
+        if "basis" in memory:
+            basis = torch.tensor(memory["basis"], device=silo.device)
+        return Mended(silo, torch.tensor(memory["mended"], device=silo.device), basis), memory
+
+
+def _in_few_columns(mended: npt.NDArray[np.float32], silo: Silo, seeds: Seeds) -> Memory:
+    """z̄ as coordinates in a basis where that is much shorter, else as it is."""
+    basis = None
+    if silo.recipe.training.weight_decay == 0:  # decay would shrink what no basis reaches
+        basis = basis_of(mended, seeds.integer("span") % 2**32)
+    return {"mended": mended} if basis is None else {"mended": mended @ basis.T, "basis": basis}
 
 
 @dataclass(frozen=True)

@@ -113,9 +113,35 @@ class FusedSage(nn.Module):
     def forget_embeddings(self) -> None:
         """Sets the embeddings' part of every layer to zero."""
         with torch.no_grad():
-            for name, parameter in self.named_parameters():
-                if name.endswith("embedding"):
-                    parameter.zero_()
+            for parameter in self._embedding_parts().values():
+                parameter.zero_()
+
+    def within(self, basis: Tensor) -> "FusedSage":
+        """F for embeddings given by coordinates in a ``basis`` ``(k, d_z)`` of orthonormal rows.
+
+        Its weights are F's own memory but for the embeddings' part; see
+        :mod:`feddep.models.span` for why that one may be learnt in coordinates.
+        """
+        features, classes = len(self.features), len(cast(Convolution, self.convolutions[-1]).bias)
+        with torch.device("meta"):
+            inner = FusedSage(
+                self.spec, features, classes, len(basis), last_only=self.embedding is None
+            )
+        weights = self.state_dict()
+        for name in self._embedding_parts():
+            weights[name] = basis @ weights[name]
+        inner.load_state_dict(weights, assign=True)
+        return inner
+
+    def learn_from(self, inner: "FusedSage", basis: Tensor) -> None:
+        """Takes over what ``inner``, from :meth:`within`, has learnt in the basis."""
+        with torch.no_grad():
+            learnt = inner.state_dict()
+            for name, parameter in self._embedding_parts().items():
+                parameter.add_(basis.T @ (learnt[name] - basis @ parameter))
+
+    def _embedding_parts(self) -> dict[str, nn.Parameter]:
+        return {n: p for n, p in self.named_parameters() if n.endswith("embedding")}
 
     def forward(
         self,

@@ -86,11 +86,12 @@ class Averaging:
         graph, table, trainer = mended.silo.graph, mended.silo.table, self.trainer
         if self.is_private(silo.recipe):
             graph, trainer = without_edges(graph), train_privately
-        metrics = asdict(score(model, graph, table, mended.embeddings))
-        if request.step == "score":
-            return Reply(request.client, metrics=metrics), state
         seeds = silo.seeds.child(self.name, request.round)
-        metrics["loss"] = trainer(model, mended.silo, seeds, mended.embeddings)
+        with mended.fitting(model) as classifier:
+            metrics = asdict(score(classifier, graph, table, mended.embeddings))
+            if request.step == "score":
+                return Reply(request.client, metrics=metrics), state
+            metrics["loss"] = trainer(classifier, mended.silo, seeds, mended.embeddings)
         metrics["training_nodes"] = len(silo.graph.members(Part.TRAIN))
         weights = to_arrays(model)
         spec = silo.recipe.training
