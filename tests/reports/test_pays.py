@@ -8,7 +8,7 @@ from pretend import row_of
 
 from feddep.errors import DataError
 from feddep.reports.against_paper import Paper
-from feddep.reports.pays import lost_edges_figure
+from feddep.reports.pays import gain_tables, lost_edges_figure
 from feddep.reports.source import Library, Source
 
 
@@ -89,3 +89,54 @@ def test_the_data_table_is_read_from_beside_the_records(tmp_path):
     file.write_text("[{}]")
     with pytest.raises(DataError, match="data table"):
         Library(tmp_path)["pays"]
+
+
+class TestGains:
+    """Two seeds, 10 clients; accuracies as given, on both metrics alike."""
+
+    ACCURACIES = {  # noqa: RUF012
+        "local": (0.50, 0.60),
+        "fedavg": (0.70, 0.80),
+        "feddep": (0.72, 0.80),
+        "oracle": (0.75, 0.85),
+    }
+
+    def tables(self, without=()):
+        rows = []
+        for method, found in self.ACCURACIES.items():
+            for seed, accuracy in enumerate(found):
+                if (method, seed) in without:
+                    continue
+                cell = {"dataset": "cora", "partition.clients": 10, "method": method, "seed": seed}
+                record = row_of(cell)["record"]
+                record["data"]["lost_share"] = 0.1 + 0.2 * seed
+                for scores in record["scores"].values():
+                    scores["test"] = accuracy
+                rows.append((cell | {"partition.kind": "louvain"}, record))
+        # Another setting, so that there is something in which settings differ.
+        cell = {"dataset": "citeseer", "partition.clients": 10, "method": "fedavg", "seed": 0}
+        rows.append((cell | {"partition.kind": "louvain"}, row_of(cell)["record"]))
+        return list(gain_tables(Source("pays", [], rows, Paper({}))))
+
+    def test_mending_is_compared_with_averaging_and_averaging_with_training_alone(self):
+        whole, silo = self.tables()
+        assert whole.headings[1:] == (
+            "edges lost",
+            "fedavg",
+            "fedsage over fedavg",
+            "feddep over fedavg",
+            "oracle† over fedavg",
+            "pairs",
+        )
+        assert silo.headings[2:4] == ("local", "fedavg over local")
+        # Two equal differences have no interval. 2 and 0: mean 1, s = √2, t = 12.706 with one
+        # degree of freedom, so ± 12.706 · √2 / √2.
+        gains = ("not run yet", "+1.00 [−11.71, +13.71]", "+5.00", "2")
+        assert whole.rows[0] == ("cora", "20%", "0.7500", *gains)
+        assert silo.rows[0] == ("cora", "20%", "0.5500", "+20.00", *gains)
+
+    def test_a_line_tells_the_fewest_pairs_and_what_is_not_run_yet(self):
+        whole, silo = self.tables(without=[("local", 0), ("local", 1), ("oracle", 1)])
+        assert silo.rows[0][2:4] == ("not run yet", "not run yet")
+        assert silo.rows[0][-1] == "1"
+        assert whole.rows[1][-4:] == ("not run yet", "not run yet", "not run yet", "0")

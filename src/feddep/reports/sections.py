@@ -23,7 +23,7 @@ from feddep.reports.figures import (
 from feddep.reports.gains import gains
 from feddep.reports.grids import cluster_grids, paper_grids
 from feddep.reports.pairs import METRICS, pairs
-from feddep.reports.pays import lost_edges_figure
+from feddep.reports.pays import gain_tables, lost_edges_figure
 from feddep.reports.privacy import price_rows
 from feddep.reports.ranks import ranks
 from feddep.reports.source import Source
@@ -209,7 +209,7 @@ def _pays(source: Source) -> Iterator[Block]:
         label = "share of feature columns kept (logarithmic)"
         own = replace(source, rows=thinned)
         yield from lines_figure(own, "feature_share", label, metrics=METRICS, default=1.0, log=True)
-    yield from _means(source)
+    yield from gain_tables(source)
 
 
 def _count(settings: Mapping[str, Any]) -> Any:
