@@ -14,7 +14,6 @@ import torch
 
 from feddep.federation.messages import Arrays, Reply, Request, State, group, grouped
 from feddep.federation.phase import Ask
-from feddep.learning.generation import squared_distances
 from feddep.learning.mending import (
     generator_training,
     targets_of,
@@ -98,11 +97,12 @@ def _pulled(generated: Floats, told: Arrays) -> State:
 def pull(rows: Floats, embeddings: torch.Tensor) -> Floats:
     """The gradient 2 (z̃ - z_u) for each generated row, u the nearest of the nodes."""
     flat = torch.from_numpy(np.array(rows)).reshape(-1, rows.shape[-1])
-    nearest = torch.cat(
-        [
-            squared_distances(part, embeddings).argmin(dim=1)
-            for part in torch.split(flat, _ROWS_AT_ONCE)
-        ]
-    )
+    squares, columns = (embeddings * embeddings).sum(dim=1), embeddings.T
+    found = []
+    for part in torch.split(flat, _ROWS_AT_ONCE):
+        # ‖a‖² + ‖b‖² - 2 a·b in one place; rounding may leave it below 0.
+        distances = (part * part).sum(dim=1, keepdim=True) + squares
+        found.append(distances.addmm_(part, columns, alpha=-2).clamp_(min=0).argmin(dim=1))
+    nearest = torch.cat(found)
     gradient: Floats = (2 * (flat - embeddings[nearest])).reshape(rows.shape).numpy()
     return gradient
