@@ -122,7 +122,7 @@ class Silo:
         for i, node in enumerate(ego.targets):
             start, end = self.impaired.start[node], self.impaired.start[node + 1]
             hidden = np.unique(self.cluster[self.impaired.hidden[start:end]])
-            for row in generated.rows[i][generated.kept[i] > 0]:
+            for row in generated.rows[(generated.nodes == i) & (generated.kept > 0)]:
                 if len(hidden):
                     loss = loss + nearest(row, self.own[hidden])
                 for prototypes in self.foreign:

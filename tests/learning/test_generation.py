@@ -1,5 +1,7 @@
 """Losses against numbers worked by hand, on four nodes with two slots and d_z = 2."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,7 @@ from feddep.learning.generation import (
 )
 from feddep.learning.prototypes import Prototypes
 from feddep.learning.recipe import Recipe, Silo, TrainingSpec
+from feddep.models import generator as generator_module
 from feddep.models.generator import Generated, GeneratorSpec, select
 from feddep.models.sage import ModelSpec
 from feddep.seeding import Seeds
@@ -26,8 +29,10 @@ GENERATED = Generated(
             [[0.0, 1.0], [1.0, 1.0]],
             [[0.0, 0.0], [0.0, 0.0]],
         ]
-    ),
-    kept=torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [1.0, 0.0]]),
+    ).flatten(0, 1),
+    places=torch.arange(8),
+    kept=torch.tensor([0.0, 0.0, 1.0, 0.0, 1.0, 1.0, 1.0, 0.0]),
+    slots=2,
 )
 TARGETS = Targets(
     missing_degree=torch.tensor([0.0, 1.0, 4.0, 1.0]),
@@ -57,6 +62,17 @@ def test_each_term_has_its_weight(weights, expected):
     if expected is None:
         expected = 2 * DEGREE + 3 * OWN + 5 * FOREIGN
     assert reconstruction_loss(GENERATED, TARGETS, spec).item() == pytest.approx(expected / 4)
+
+
+def test_rows_that_are_not_kept_need_not_be_there():
+    there = torch.tensor([5, 2, 6, 4])  # in any order
+    few = Generated(GENERATED.degree, GENERATED.rows[there], there, torch.ones(4), 2)
+    loss = reconstruction_loss(few, TARGETS, GeneratorSpec())
+    assert loss.item() == pytest.approx((DEGREE + OWN + FOREIGN) / 4)
+    torch.testing.assert_close(few.mean(), GENERATED.mean())
+    pulled = replace(TARGETS, pulled=torch.arange(16.0).view(4, 2, 2), pulls=3)
+    expected = reconstruction_loss(GENERATED, pulled, GeneratorSpec())
+    torch.testing.assert_close(reconstruction_loss(few, pulled, GeneratorSpec()), expected)
 
 
 def test_without_other_silos_there_is_no_foreign_term():
@@ -128,9 +144,7 @@ def test_training_lowers_the_loss_that_is_left(training):
         ego = training._sampler(training.impaired.graph).sample(nodes, rng)
         with torch.no_grad():
             generated = generator(training.table, ego, rng)
-            everything = Generated(
-                generated.degree, generated.rows, torch.ones_like(generated.kept)
-            )
+            everything = replace(generated, kept=torch.ones_like(generated.kept))
             spec = training.silo.recipe.generator
             return reconstruction_loss(everything, training.targets, spec).item()
 
@@ -152,6 +166,24 @@ def test_the_classifier_s_gradient_reaches_the_generator(training):
     loss = torch.nn.functional.cross_entropy(scores, silo.labels[batch.targets])
     gradients = torch.autograd.grad(loss, [generator.rows, generator.encoder.features])
     assert all(gradient.abs().max() > 0 for gradient in gradients)
+
+
+def test_of_wide_rows_only_those_that_are_kept_are_generated(training, monkeypatch):
+    def learnt():
+        generator = training.generator()
+        training.pretrain(generator, Seeds(3), 2)
+        training.joint_step(generator, training.silo.classifier(), Seeds(4))
+        (_, found), *_ = training.generated(generator, Seeds(5))
+        return found, training.mend(generator, Seeds(5)), training.generate(generator, Seeds(6))
+
+    found, mended, every = learnt()
+    monkeypatch.setattr(generator_module, "WIDE", 1)
+    few, mended_by_few, every_still = learnt()
+    assert len(found.rows) == len(found.degree) * found.slots
+    assert len(few.rows) == found.kept.sum() < len(found.rows)
+    assert set(few.places.tolist()) == set(found.places[found.kept > 0].tolist())
+    np.testing.assert_allclose(mended_by_few, mended, atol=1e-5)
+    np.testing.assert_allclose(every_still, every, atol=1e-5)
 
 
 def test_a_joint_step_changes_the_generator_and_not_the_classifier(training):

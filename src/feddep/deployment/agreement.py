@@ -13,9 +13,8 @@ from feddep.algorithms import find_method
 from feddep.algorithms.method import Method
 from feddep.errors import InputError
 from feddep.federation.inspection import Expected
-from feddep.learning.neighgen import HEAD
 from feddep.learning.recipe import Recipe
-from feddep.models.generator import DeepGenerator
+from feddep.models.generator import HEAD, DeepGenerator
 from feddep.phases.local_gnn import shared_shapes
 from feddep.scenario.build import recipe_of
 from feddep.scenario.spec import RunSpec

@@ -11,7 +11,7 @@ p over the kept rows. A node without hidden neighbours adds nothing to the secon
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeVar
 
 import numpy as np
@@ -71,8 +71,8 @@ class Targets:
 
 def reconstruction_loss(generated: Generated, targets: Targets, spec: GeneratorSpec) -> Tensor:
     """Lⁿ of the generated neighbours of m nodes, a number."""
-    nodes, slots, width = generated.rows.shape
-    rows = generated.rows.reshape(nodes * slots, width)
+    nodes, kept = generated.nodes, generated.kept
+    rows = generated.rows.view_as(generated.rows)  # gradients of distances add up before the pull's
     degree = smooth_l1_loss(generated.degree, targets.missing_degree, reduction="sum")
 
     centres, has_hidden = targets.own, targets.has_hidden
@@ -80,26 +80,26 @@ def reconstruction_loss(generated: Generated, targets: Targets, spec: GeneratorS
         needed = has_hidden.any(dim=0)
         needed[0] = True  # there is always one
         centres, has_hidden = centres[needed], has_hidden[:, needed]
-    to_own = squared_distances(rows, centres).view(nodes, slots, -1)
-    nearest = to_own.masked_fill(~has_hidden.unsqueeze(1), torch.inf).amin(dim=2)
-    own = torch.where(has_hidden.any(dim=1, keepdim=True), nearest, 0.0)
+    of_rows = has_hidden[nodes]
+    nearest = squared_distances(rows, centres).masked_fill(~of_rows, torch.inf).amin(dim=1)
+    own = torch.where(of_rows.any(dim=1), nearest, 0.0)
 
     foreign = torch.zeros_like(own)
     if targets.foreign:
         distances = squared_distances(rows, torch.cat(list(targets.foreign)))
         sizes = [len(centres) for centres in targets.foreign]
         for to_silo in torch.split(distances, sizes, dim=1):
-            foreign = foreign + to_silo.amin(dim=1).view(nodes, slots)
+            foreign = foreign + to_silo.amin(dim=1)
     if targets.pulled is not None:
-        foreign = targets.pulls * (generated.rows - targets.pulled).square().sum(dim=2)
+        pulled = targets.pulled.flatten(0, 1)[generated.places]
+        foreign = targets.pulls * (generated.rows - pulled).square().sum(dim=1)
 
-    kept = generated.kept
     total = (
         spec.degree_weight * degree
         + spec.own_weight * (own * kept).sum()
         + spec.foreign_weight * (foreign * kept).sum()
     )
-    return total / nodes
+    return total / len(generated.degree)
 
 
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
@@ -190,8 +190,10 @@ class GeneratorTraining:
 
     def generate(self, generator: DeepGenerator, seeds: Seeds) -> npt.NDArray[np.float32]:
         """z̃ of every remaining node of the impaired graph, ``(m, P, d_z)``."""
-        found = self._everywhere(generator, self.impaired.graph, self.table, seeds)
-        return np.concatenate([generated.rows.cpu().numpy() for _, generated in found])
+        every = partial(generator, every=True)
+        found = self._everywhere(every, self.impaired.graph, self.table, seeds)
+        rows = np.concatenate([generated.rows.cpu().numpy() for _, generated in found])
+        return rows.reshape(-1, generator.spec.slots, generator.embedding)
 
     def sample(self, count: int, seeds: Seeds) -> EgoGraphs:
         """Ego-graphs of some remaining nodes of the impaired graph."""

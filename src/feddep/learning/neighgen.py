@@ -14,14 +14,11 @@ from feddep.graph.graph import Features
 from feddep.graph.sampling import EgoGraphs
 from feddep.learning.expansion import stacked
 from feddep.learning.generation import GeneratorTraining
-from feddep.models.generator import DeepGenerator, GeneratorSpec, select
+from feddep.models.generator import HEAD, DeepGenerator, GeneratorSpec, rows_at, select
 from feddep.models.kernels import FeatureTable
 from feddep.seeding import Seeds
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-
-HEAD = ("hidden", "hidden_bias", "rows", "rows_bias")
-"""The parameters of the generating part; the encoder stays in the silo."""
 
 
 def train(
@@ -34,14 +31,15 @@ def train(
     """
     spec, noise = generator.spec, seeds.stream("noise")
     features, device = training.silo.graph.features, training.silo.device
-    head = _head(generator)
 
     def loss(ego: EgoGraphs) -> Tensor:
         targets = training.targets.of(torch.from_numpy(ego.targets).to(device))
         inputs, degree = generator.encode(training.table, ego, noise)
         counts = select(degree, spec, noise).bool() & targets.has_hidden.any(dim=1, keepdim=True)
-        rows, nodes = _rows(head, inputs, counts)
-        is_own = targets.has_hidden[nodes].cpu().numpy()  # each node is a cluster of its own
+        rows, places = rows_at(generator.head, inputs, counts)
+        is_own = (
+            targets.has_hidden[places // spec.slots].cpu().numpy()
+        )  # each node is a cluster of its own
         hidden = np.flatnonzero(is_own.any(axis=0))
         nearest = _nearest(rows, features[hidden], is_own[:, hidden])
         own = (rows - nearest).square().sum()
@@ -60,7 +58,7 @@ def shared(training: GeneratorTraining, generator: DeepGenerator, seeds: Seeds) 
     with torch.no_grad():
         inputs, degree = generator.encode(training.table, ego, seeds.stream("noise"))
     taken = torch.arange(generator.spec.slots) < torch.round(degree.cpu()).unsqueeze(1)
-    head = {name: array.detach().cpu().numpy() for name, array in _head(generator).items()}
+    head = {name: array.detach().cpu().numpy() for name, array in generator.head.items()}
     return {**head, "inputs": inputs.cpu().numpy(), "kept": taken.numpy()}
 
 
@@ -72,7 +70,7 @@ def pull(sent: Arrays, features: Features) -> Arrays:
         features: of this silo's nodes.
     """
     head = {name: torch.tensor(sent[name], requires_grad=True) for name in HEAD}
-    rows, _ = _rows(head, torch.tensor(sent["inputs"]), torch.tensor(sent["kept"]))
+    rows, _ = rows_at(head, torch.tensor(sent["inputs"]), torch.tensor(sent["kept"]))
     loss = (rows - _nearest(rows, features)).square().sum() / len(sent["inputs"])
     gradients = torch.autograd.grad(loss, list(head.values()))
     return {name: g.numpy() for name, g in zip(head, gradients, strict=True)}
@@ -98,13 +96,14 @@ def generate(
     """
     own = training.silo.graph.features
     entries = None if isinstance(own, np.ndarray) else max(1, round(own.nnz / own.shape[0]))
-    head = _head(generator)
 
     def kept(
         table: FeatureTable, ego: EgoGraphs, rng: np.random.Generator
     ) -> tuple[npt.NDArray[np.int64], Features]:
         inputs, degree = generator.encode(table, ego, rng)
-        found, positions = _rows(head, inputs, select(degree, generator.spec, rng).bool())
+        wanted = select(degree, generator.spec, rng).bool()
+        found, places = rows_at(generator.head, inputs, wanted)
+        positions = places // generator.spec.slots
         order = torch.argsort(positions, stable=True)
         rows = found[order].cpu().numpy()
         return positions[order].cpu().numpy(), rows if entries is None else _largest(rows, entries)
@@ -116,27 +115,6 @@ def generate(
         parts.append(features)
     owners = np.concatenate(links)
     return np.stack([owners, np.arange(len(owners))], axis=1), stacked(parts)
-
-
-def _head(generator: DeepGenerator) -> dict[str, Tensor]:
-    return {name: getattr(generator, name) for name in HEAD}
-
-
-def _rows(head: Mapping[str, Tensor], inputs: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows of some slots, ``(k, d)``, and whose they are, ``(k,)``.
-
-    Args:
-        head: the generating part.
-        inputs: ``(b, h)``.
-        wanted: ``(b, P)`` True for the k rows to generate.
-    """
-    hidden = torch.relu(torch.addmm(head["hidden_bias"], inputs, head["hidden"]))
-    slots = wanted.shape[1]
-    matrices = head["rows"].view(hidden.shape[1], slots, -1).unbind(1)
-    biases = head["rows_bias"].view(slots, -1).unbind(0)
-    nodes = [column.nonzero().squeeze(1) for column in wanted.unbind(1)]
-    rows = [torch.addmm(b, hidden[v], w) for b, v, w in zip(biases, nodes, matrices, strict=True)]
-    return torch.tanh(torch.cat(rows)), torch.cat(nodes)
 
 
 def _nearest(

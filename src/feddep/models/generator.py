@@ -8,6 +8,7 @@ The MLP gives P rows of width d_z; the first round(ñ_v) ≤ P of them are taken
 is kept with probability r.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -19,6 +20,10 @@ from torch import Tensor, nn
 from feddep.graph.sampling import EgoGraphs
 from feddep.models.kernels import FeatureTable
 from feddep.models.sage import FusedSage, ModelSpec
+from feddep.models.span import WIDE
+
+HEAD = ("hidden", "hidden_bias", "rows", "rows_bias")
+"""The parameters of DGen's generating part; the encoder is all that stands before it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,22 +66,34 @@ class GeneratorSpec:
 
 @dataclass(frozen=True, eq=False)
 class Generated:
-    """Generated neighbours of n nodes.
+    """Generated neighbours of n nodes, P slots for each.
 
     Attributes:
         degree: ``(n,)`` ñ, the predicted number of missing neighbours, not rounded.
-        rows: ``(n, P, d_z)`` z̃, generated embeddings.
-        kept: ``(n, P)`` 1 where a row is taken and kept by the Bernoulli sampler, else 0.
+        rows: ``(k, d_z)`` z̃, the rows that were generated: all n · P, or those that are kept.
+        places: ``(k,)`` node · P + slot of each row.
+        kept: ``(k,)`` 1 where a row is taken and kept by the Bernoulli sampler, else 0.
+        slots: P.
     """
 
     degree: Tensor
     rows: Tensor
+    places: Tensor
     kept: Tensor
+    slots: int
+
+    @property
+    def nodes(self) -> Tensor:
+        """``(k,)`` whose neighbour each row is."""
+        return self.places // self.slots
 
     def mean(self) -> Tensor:
         """z̄, the mean of each node's kept rows; the zero vector where there are none."""
-        total = (self.rows * self.kept.unsqueeze(2)).sum(dim=1)
-        return total / self.kept.sum(dim=1, keepdim=True).clamp(min=1)
+        nodes = self.nodes
+        total = self.rows.new_zeros(len(self.degree), self.rows.shape[1])
+        total = total.index_add(0, nodes, self.rows * self.kept.unsqueeze(1))
+        count = torch.zeros_like(self.degree).index_add(0, nodes, self.kept)
+        return total / count.unsqueeze(1).clamp(min=1)
 
 
 class DeepGenerator(nn.Module):
@@ -103,13 +120,37 @@ class DeepGenerator(nn.Module):
         self.rows = nn.Parameter(torch.empty(model.hidden, spec.slots * embedding))
         self.rows_bias = nn.Parameter(torch.empty(spec.slots * embedding))
 
-    def forward(self, table: FeatureTable, ego: EgoGraphs, rng: np.random.Generator) -> Generated:
-        """Generates neighbours for the targets of ``ego``; ``rng`` gives noise and selection."""
+    @property
+    def head(self) -> dict[str, Tensor]:
+        """The parameters of the generating part, see :func:`rows_at`."""
+        return {name: getattr(self, name) for name in HEAD}
+
+    def forward(
+        self,
+        table: FeatureTable,
+        ego: EgoGraphs,
+        rng: np.random.Generator,
+        *,
+        every: bool = False,
+    ) -> Generated:
+        """Generates neighbours for the targets of ``ego``.
+
+        Args:
+            table: the graph's features.
+            ego: the nodes and lists to compute on.
+            rng: gives noise and selection.
+            every: generate all rows. Otherwise wide ones are generated only if they are kept;
+                with narrow ones a single product for all of them is faster.
+        """
         inputs, degree = self.encode(table, ego, rng)
-        hidden = torch.relu(torch.addmm(self.hidden_bias, inputs, self.hidden))
-        rows = torch.tanh(torch.addmm(self.rows_bias, hidden, self.rows))
-        shaped = rows.view(len(inputs), self.spec.slots, self.embedding)
-        return Generated(degree, shaped, select(degree, self.spec, rng))
+        kept, slots = select(degree, self.spec, rng), self.spec.slots
+        if every or self.embedding < WIDE:
+            hidden = torch.relu(torch.addmm(self.hidden_bias, inputs, self.hidden))
+            rows = torch.tanh(torch.addmm(self.rows_bias, hidden, self.rows))
+            places = torch.arange(kept.numel(), device=kept.device)
+            return Generated(degree, rows.view(-1, self.embedding), places, kept.view(-1), slots)
+        rows, places = rows_at(self.head, inputs, kept.bool())
+        return Generated(degree, rows, places, torch.ones_like(rows[:, 0]), slots)
 
     def encode(
         self, table: FeatureTable, ego: EgoGraphs, rng: np.random.Generator
@@ -119,6 +160,24 @@ class DeepGenerator(nn.Module):
         degree = torch.relu(h @ self.degree + self.degree_bias).squeeze(1)
         noise = torch.from_numpy(rng.standard_normal(tuple(h.shape), np.float32)).to(h.device)
         return h + noise, degree
+
+
+def rows_at(head: Mapping[str, Tensor], inputs: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows of some slots, ``(k, d_z)``, and their places, node · P + slot, ``(k,)``.
+
+    Args:
+        head: the generating part.
+        inputs: ``(b, h)``.
+        wanted: ``(b, P)`` True for the k rows to generate.
+    """
+    hidden = torch.relu(torch.addmm(head["hidden_bias"], inputs, head["hidden"]))
+    slots = wanted.shape[1]
+    matrices = head["rows"].view(hidden.shape[1], slots, -1).unbind(1)
+    biases = head["rows_bias"].view(slots, -1).unbind(0)
+    nodes = [column.nonzero().squeeze(1) for column in wanted.unbind(1)]
+    rows = [torch.addmm(b, hidden[v], w) for b, v, w in zip(biases, nodes, matrices, strict=True)]
+    places = [own * slots + slot for slot, own in enumerate(nodes)]
+    return torch.tanh(torch.cat(rows)), torch.cat(places)
 
 
 def select(degree: Tensor, spec: GeneratorSpec, rng: np.random.Generator) -> Tensor:

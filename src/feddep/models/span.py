@@ -13,7 +13,9 @@ from sklearn.utils.extmath import randomized_range_finder
 
 Floats = npt.NDArray[np.float32]
 
-_WIDE = 1024
+WIDE = 1024
+"""Embeddings of so many columns are worth some care."""
+
 _SIZES = (64, 256)
 _ROUNDING = 1e-5
 
@@ -27,7 +29,7 @@ def basis_of(rows: Floats, seed: int) -> Floats | None:
     Returns:
         None where rows are narrow, or span too much to gain by it.
     """
-    if rows.shape[1] < _WIDE:
+    if rows.shape[1] < WIDE:
         return None
     some = rows[rows.any(axis=1)]
     if not len(some):
