@@ -97,6 +97,30 @@ def test_presets_that_come_to_the_same_are_one_run_under_two_names(file, ran, mo
     assert presets == [("paper", "paper")] * 2 + [("tuned", "tuned")] * 2
 
 
+def test_who_has_the_whole_graph_runs_once_for_all_partitions(file, monkeypatch):
+    cells = []
+
+    def pretend(cell):
+        cells.append(cell)
+        clients = cell["partition.clients"]
+        data = {"nodes": 150, "lost_share": clients / 100}
+        seconds = {"total": 1.0, **REST}
+        return {"clients": clients, "partition": "louvain", "data": data, "seconds": seconds}
+
+    monkeypatch.setattr(sweep, "_run_apart", pretend)
+    grid = DECLARATION.replace("seed = [0, 1]", '"partition.clients" = [3, 10]')
+    file.write_text(grid.replace('["local", "fedavg"]', '["global", "fedavg"]'))
+    declared = Sweep.read(file)
+    assert len(declared.cells) == 4
+    declared.run(1, lambda *_: None)
+    assert [cell["method"] for cell in cells] == ["global", "fedavg", "fedavg"]
+    assert declared.missing() == []
+    shown = [(cell["method"], record["clients"]) for cell, record in declared.records()]
+    assert shown == [("global", 3), ("global", 10), ("fedavg", 3), ("fedavg", 10)]
+    shares = [record["data"].get("lost_share") for _, record in declared.records()]
+    assert shares == [None, 0.1, 0.03, 0.1]  # what ran was the one with 10 clients
+
+
 def test_a_row_that_nobody_understands_any_more_is_passed_over(file, ran):
     results = file.parent / "results"
     results.mkdir()

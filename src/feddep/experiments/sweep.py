@@ -13,8 +13,8 @@ Every combination of the grid is one run; ``[[grid]]`` several times declares se
 run's record is appended to a file of JSON lines together with the settings that it came from. A
 combination that is already there, or in the records of another sweep beside it, is not run again
 unless its preset has other values by now. Two combinations are the same if they come to the same
-settings: a default may be named or not, and a preset that has nothing for a method and a data set
-is no other.
+settings: a default may be named or not, a preset that has nothing for a method and a data set is no
+other, and a method that has the whole graph does not ask how it would be dealt out.
 ``history = true`` above all keeps a thin history beside each record, for training curves; records
 without one do not count there. ``timed = true`` runs one at a time, and only records of runs that
 were alone count there: beside others a run takes up to several times as long.
@@ -35,9 +35,11 @@ from queue import Empty, SimpleQueue
 from subprocess import PIPE, Popen
 from typing import IO, Any, cast
 
+from feddep.algorithms import find_method
 from feddep.errors import InputError, RuntimeFailureError
 from feddep.experiments.expected_cost import expected_seconds
 from feddep.experiments.files import Record
+from feddep.graph.partition import PartitionSpec
 from feddep.scenario.build import resolve
 from feddep.scenario.spec import RunSpec, spec_keys
 
@@ -97,7 +99,7 @@ class Sweep:
         if quick:
             found, folder = _quick(found, content.get("quick", {})), folder / "quick"
         # Grids may overlap. Unknown keys and methods are refused here, before anything runs.
-        cells = list({(_spec(cell), _preset(cell)): cell for cell in found}.values())
+        cells = list({(_spec(cell), *_names(cell).values()): cell for cell in found}.values())
         return cls(cells, folder / f"{file.stem}.jsonl", **switches)
 
     def records(self) -> list[tuple[Cell, Record]]:
@@ -203,16 +205,26 @@ def _spec(cell: Cell) -> RunSpec:
 def _spec_from(cell: str) -> RunSpec:
     settings = json.loads(cell)
     spec = resolve(RunSpec().with_settings(settings), settings)
-    return replace(spec, preset="paper")  # once resolved, its name says nothing more
+    spec = replace(spec, preset="paper")  # once resolved, its name says nothing more
+    whole = find_method(spec.method).whole_graph
+    return replace(spec, partition=PartitionSpec()) if whole else spec
 
 
 def _under(cell: Cell, record: Record) -> Record:
-    """The record with the name of the cell's preset; two may come to the same settings."""
-    return record | {"preset": _preset(cell)}
+    """The record under the names that the cell has for it."""
+    shown = record | _names(cell)
+    if any(shown[name] != record.get(name) for name in ("clients", "partition")):
+        # What would be lost, it told of another partition.
+        facts = record.get("data", {}).items()
+        shown["data"] = {key: value for key, value in facts if key != "lost_share"}
+    return shown
 
 
-def _preset(cell: Cell) -> str:
-    return str(cell.get("preset", RunSpec.preset))
+def _names(cell: Cell) -> dict[str, Any]:
+    """What cells that are one run may differ in: the preset, and a partition nobody looks at."""
+    spec = RunSpec().with_settings(cell)
+    partition = spec.partition
+    return {"preset": spec.preset, "clients": partition.clients, "partition": partition.kind}
 
 
 def _run_apart(cell: Cell) -> Record:
