@@ -2,13 +2,12 @@
 
 import json
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from feddep.algorithms import METHODS
 from feddep.experiments.records import make_record, thin_history
-from feddep.experiments.sweep import Cell, Sweep
+from feddep.experiments.sweep import Cell, Sweep, _spec
 from feddep.scenario.build import resolve
 from feddep.scenario.spec import RunSpec
 
@@ -152,8 +151,9 @@ def lost_share_of(spec: RunSpec) -> float:
 
 def row_of(cell: Cell, *, history: bool = False) -> dict[str, Any]:
     spec = resolve(RunSpec().with_settings(cell), cell)
-    rng = random.Random(repr(replace(spec, preset="paper")))  # a run may serve several sweeps
-    entries = history_of(spec, rng)
+    one_run = _spec(cell)  # it may serve several cells and sweeps
+    rng = random.Random(repr(one_run))
+    entries = history_of(one_run, rng)
     sent = 10**7 if METHODS[spec.method].discloses else 0
     names = [phase.name for phase in METHODS[spec.method].phases]
     record = make_record(

@@ -22,9 +22,10 @@ METRIC_NAMES = {"global": "on the whole graph", "silo": "on the own silo"}
 PRINTED = "printed in the paper"
 _PRINTED_STYLE = Style(marker="square", hollow=True)
 _PRESETS = {"paper": Style(marker="circle"), "tuned": Style(marker="diamond")}
-_FAR = ("local",)
+FAR = {"local": "Local", "fedgnn": "FedGNN with the paper's noise"}
+"""So far below that the others could not be told apart beside them."""
+
 _ZOOM = "Choose in the legend what is shown; the scale follows."
-_APART = " Local lies far below the others and is switched off at first."
 
 
 @dataclass(frozen=True)
@@ -275,7 +276,13 @@ def costs_figure(costs: Sequence[Cost], title: str) -> Figure:
 
 
 def _apart(methods: Iterable[str]) -> str:
-    return _APART if any(method in _FAR for method in methods) else ""
+    """What is said of those that are switched off at first."""
+    present = set(methods)
+    names = [name for method, name in FAR.items() if method in present]
+    if not names:
+        return ""
+    verbs = ("lies", "is") if len(names) == 1 else ("lie", "are")
+    return " {} {} far below and {} switched off at first.".format(" and ".join(names), *verbs)
 
 
 def _by_setting(
@@ -568,7 +575,7 @@ def _legend(panels: Mapping[str, Sequence[Mark]], groups: Sequence[Key]) -> list
     marks = [mark for own in panels.values() for mark in own]
     shown = {key for mark in marks for key in mark.keys}
     methods = [
-        replace(key, style=replace(key.style, marker="circle", dash=""), off=key.name in _FAR)
+        replace(key, style=replace(key.style, marker="circle", dash=""), off=key.name in FAR)
         for key in method_keys(mark.keys[0] for mark in marks)
     ]
     return [*(key for key in groups if key.name in shown), *methods]

@@ -263,6 +263,11 @@ PLANS: Mapping[str, Plan] = {
         "PubMed and MSAcademic with five seeds, beside the paper's numbers.",
         (paper_figure, paper_grids, _pairs("fedavg")),
     ),
+    "baselines": Plan(
+        "Every method, tuned",
+        "With 5 clients under both splits; FedGNN with and without its noise.",
+        (_means,),
+    ),
     "paired": Plan(
         "Paired with FedAvg",
         "FedDEP and the oracle with few and many lost edges, early and late.",
@@ -271,6 +276,11 @@ PLANS: Mapping[str, Plan] = {
     "forms": Plan(
         "The form of the convolution",
         "A mean over the closed neighbourhood, or a node apart from its neighbours.",
+        (_means,),
+    ),
+    "starts": Plan(
+        "Where embeddings start",
+        "F's weights for generated embeddings at zero or drawn, and embeddings centred or not.",
         (_means,),
     ),
 }  # fmt: skip

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from feddep.experiments.files import Record
 from feddep.reports.charts import Figure, Panel, figure_svg
 from feddep.reports.comparison import footnotes, marked
-from feddep.reports.figures import METRIC_NAMES, difference_figure, paper_figure
+from feddep.reports.figures import FAR, METRIC_NAMES, difference_figure, paper_figure
 from feddep.reports.gains import ALL, pooled_pairs
 from feddep.reports.grids import NOT_RUN, in_order
 from feddep.reports.pairs import CONFIDENCE, REFERENCE, Paired
@@ -21,8 +21,7 @@ PRESET = "paper"
 FOLDER = "docs/figures"
 FILES = ("accuracy.svg", "pays.svg")
 
-_FAR = ("local", "fedgnn")  # so far below that the others could not be told apart beside them
-_LEFT_OUT = "Local, and FedGNN with the paper's noise, lie far below and are left out."
+_LEFT_OUT = f"{' and '.join(FAR.values())} lie far below and are left out."
 _NOTE = (
     "Ours (the paper's): test accuracy on the whole graph, mean ± standard deviation over seeds, "
     f"{CLIENTS} clients, preset `{PRESET}`."
@@ -113,7 +112,7 @@ def _cell(
 
 def _accuracy(source: Source) -> Iterator[Shown]:
     """Ours beside the paper's: a panel a data set, a line a method."""
-    rows = _of_shared_seeds([row for row in _shown_rows(source) if row[1]["method"] not in _FAR])
+    rows = _of_shared_seeds([row for row in _shown_rows(source) if row[1]["method"] not in FAR])
     for figure in paper_figure(replace(source, rows=rows)) if rows else ():
         caption = (
             f"Test accuracy on the whole graph with {CLIENTS} clients, ours and the paper's, with "
@@ -153,7 +152,7 @@ def _gains(source: Source) -> Iterator[Shown]:
     rows = [
         (settings, record)
         for settings, record in source.rows
-        if record["preset"] == PRESET and record["method"] not in _FAR
+        if record["preset"] == PRESET and record["method"] not in FAR
     ]
     panels: dict[str, list[Paired]] = {}
     for pair in pooled_pairs(rows):
@@ -174,7 +173,7 @@ def _gains(source: Source) -> Iterator[Shown]:
 def _without_far(panel: Panel) -> Panel:
     if not panel.title.endswith(METRIC_NAMES["global"]):
         return panel
-    return replace(panel, series=[one for one in panel.series if one.keys[0] not in _FAR])
+    return replace(panel, series=[one for one in panel.series if one.keys[0] not in FAR])
 
 
 def _without_methods(figure: Figure) -> Figure:
