@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from feddep.experiments.expected_cost import expected_seconds
 from feddep.experiments.sweep import Sweep
 
 
@@ -43,11 +42,9 @@ def sweeps_of(names: Sequence[str], folder: Path, *, quick: bool) -> dict[str, S
 
 
 def seconds_left(sweep: Sweep, at_once: int) -> float | None:
-    """How long the missing runs may take, from the runs of the same method and data so far.
+    """How long the missing runs may take, from the runs most like them so far.
 
-    None where nothing like them has been run yet.
+    None where nothing has been run yet.
     """
-    known = sweep.records()
-    if not known:
-        return None
-    return sum(expected_seconds(sweep.missing(), known)) / sweep.processes(at_once)
+    total = sum(seconds for _, seconds in sweep.waiting())
+    return total / sweep.processes(at_once) or None

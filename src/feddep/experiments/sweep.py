@@ -116,6 +116,17 @@ class Sweep:
         done = {_spec(cell) for cell, _ in self.records()}
         return [cell for cell in self.cells if _spec(cell) not in done]
 
+    def waiting(self) -> list[tuple[Cell, float]]:
+        """What is to be run, and the seconds that each may take, the longest first.
+
+        Cells that come to the same settings are one run. Seconds are those of the runs most like
+        it in this folder, whichever sweep they belong to; without any they are 0.
+        """
+        cells = list({_spec(cell): cell for cell in self.missing()}.values())
+        seconds = expected_seconds(cells, [(r["settings"], r["record"]) for r in self._stored()])
+        found = zip(cells, seconds, strict=True)
+        return sorted(found, key=lambda one: one[1], reverse=True)
+
     def processes(self, at_once: int) -> int:
         """How many of so many processes the sweep takes."""
         return 1 if self.timed else at_once
@@ -132,7 +143,7 @@ class Sweep:
         """
         at_once = self.processes(at_once)
         self.results.parent.mkdir(parents=True, exist_ok=True)
-        missing = self._dearest_first()
+        missing = [cell for cell, _ in self.waiting()]
         with ThreadPoolExecutor(at_once) as pool:
             runs = {pool.submit(self._outcome, cell): cell for cell in missing}
             try:
@@ -146,24 +157,23 @@ class Sweep:
                 pool.shutdown(cancel_futures=True)
                 raise
 
-    def _dearest_first(self) -> list[Cell]:
-        missing = list({_spec(cell): cell for cell in self.missing()}.values())
-        costs = expected_seconds(missing, self.records())
-        order = sorted(range(len(missing)), key=costs.__getitem__, reverse=True)
-        return [missing[i] for i in order]
-
     def _rows(self) -> list[tuple[Cell, dict[str, Any]]]:
         wanted = {_spec(cell) for cell in self.cells}
         found: dict[RunSpec, dict[str, Any]] = {}
-        # What another sweep ran serves here too; a run of one's own comes last and counts.
-        for file in [*sorted(self.results.parent.glob("*.jsonl")), self.results]:
-            lines = file.read_text().splitlines() if file.exists() else []
-            for row in map(json.loads, lines):
-                with suppress(InputError):  # settings that are no longer understood
-                    spec = _spec(row["settings"])
-                    if spec in wanted and self._has_what_counts(row) and _holds(row, spec):
-                        found[spec] = row
+        for row in self._stored():
+            with suppress(InputError):  # settings that are no longer understood
+                spec = _spec(row["settings"])
+                if spec in wanted and self._has_what_counts(row) and _holds(row, spec):
+                    found[spec] = row
         return [(cell, found[_spec(cell)]) for cell in self.cells if _spec(cell) in found]
+
+    def _stored(self) -> Iterator[dict[str, Any]]:
+        """All rows of the folder: what another sweep ran serves here too.
+
+        A run of one's own comes last and counts.
+        """
+        for file in [*sorted(self.results.parent.glob("*.jsonl")), self.results]:
+            yield from map(json.loads, file.read_text().splitlines() if file.exists() else [])
 
     def _has_what_counts(self, row: Mapping[str, Any]) -> bool:
         if self.history and "history" not in row:
