@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import statistics
+import subprocess
 from html import escape, unescape
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def test_the_markdown_has_every_table_and_its_figures_exist(out, tables):
 
 def test_the_latex_has_every_table(out, tables):
     text = (out / "tables.tex").read_text()
-    assert text.count(r"\begin{tabular}") == len(tables)
+    assert len(re.findall(r"\\begin{(?:tabular|longtable)}", text)) == len(tables)
 
 
 def test_what_is_not_run_yet_is_shown_as_such(page):
@@ -292,14 +293,42 @@ def test_latex_is_balanced(out):
     assert not opened
 
 
+LONG_TABLE = Table(("a", "n"), [("x " * 30, "1")] * 41, title="Several pages")
+
+
+def test_a_long_table_breaks_its_pages_and_long_words_their_lines():
+    found = latex_table(LONG_TABLE)
+    assert r"\begin{longtable}{p{24em}r}" in found
+    assert r"\begin{table}" not in found
+    assert r"\resizebox" not in latex_table(Table(("a",), [("x",)] * 40))
+    assert r"\resizebox" in latex_table(Table(("a",) * 30, [("1.23",) * 30]))
+
+
 def test_every_latex_row_fills_its_columns(out):
-    text = (out / "tables.tex").read_text()
-    for columns, body in re.findall(
-        r"\{tabular\}\{([lr]+)\}(.*?)\\end\{tabular\}", text, re.DOTALL
-    ):
+    text = (out / "tables.tex").read_text() + latex_table(LONG_TABLE)
+    found = re.findall(
+        r"\{(tabular|longtable)\}\{((?:[lr]|p\{\d+em\})+)\}(.*?)\\end\{\1\}", text, re.DOTALL
+    )
+    assert found
+    for _, columns, body in found:
         rows = [line for line in body.splitlines() if line.endswith(r" \\")]
-        assert rows
-        assert {len(re.findall(r"(?<!\\)&", row)) for row in rows} == {len(columns) - 1}
+        count = len(re.findall(r"[lr]|p\{", columns.replace("em", "")))
+        filled = {len(re.findall(r"(?<!\\)&", row)) for row in rows if "caption" not in row}
+        assert filled == {count - 1}
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="there is no LaTeX here")
+def test_latex_reads_all_tables_at_once(out, tmp_path):
+    paper = (
+        r"\documentclass{article}\usepackage{booktabs,graphicx,longtable}"
+        r"\begin{document}\input{tables}\end{document}"
+    )
+    tables = (out / "tables.tex").read_text() + latex_table(LONG_TABLE)
+    (tmp_path / "tables.tex").write_text(tables)
+    (tmp_path / "paper.tex").write_text(paper)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout[-2000:]
 
 
 def test_signs_are_written_as_latex_reads_them():
