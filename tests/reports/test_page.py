@@ -33,6 +33,8 @@ from feddep.reports.palette import MARKERS, Style, style_of
 from feddep.reports.report import read_sections, write_report
 from feddep.reports.run_page import run_page, write_run_page
 from feddep.reports.sections import PLANS
+from feddep.reports.showcase import main_table, shown
+from feddep.reports.source import Library
 from feddep.reports.table import Table
 
 ROOT = Path(__file__).parents[2]
@@ -47,6 +49,10 @@ def page(out):
 def tables(experiments):
     blocks = [block for section in read_sections(experiments) for block in section.blocks]
     return [block for block in blocks if isinstance(block, Table)]
+
+
+def section_of(experiments, name):
+    return next(one for one in read_sections(experiments) if one.name == name)
 
 
 def rows_of(experiments, name):
@@ -94,13 +100,13 @@ def test_a_cell_that_is_declared_and_not_run_is_named_in_its_table(tmp_path):
         '[grid]\ndataset = ["cora"]\nmethod = ["fedavg", "feddep"]\nseed = [0, 1]'
     )
     fill(declaration, share=0.75)
-    section = next(one for one in read_sections(tmp_path) if one.name == "table1")
+    section = section_of(tmp_path, "table1")
     assert section.state == "1 of 4 runs are not run yet."
     (table,) = [block for block in section.blocks if block.title.startswith("cora, ")]
     assert re.fullmatch(r"0\.\d{4} ± 0\.\d{3}", table.rows[0][1])
     assert re.fullmatch(r"0\.\d{4} \(1\)", table.rows[1][1])
     fill(declaration, share=0.5)
-    section = next(one for one in read_sections(tmp_path) if one.name == "table1")
+    section = section_of(tmp_path, "table1")
     (table, *_) = [block for block in section.blocks if isinstance(block, Table)]
     assert table.rows[1] == ("feddep", "not run yet", "0.8883 ± 0.011", "–")
 
@@ -133,7 +139,7 @@ def test_the_numbers_on_the_page_are_the_records(page, experiments):
 
 
 def test_points_lie_where_their_numbers_say(experiments):
-    section = next(one for one in read_sections(experiments) if one.name == "table1")
+    section = section_of(experiments, "table1")
     figure = section.blocks[0]
     assert [panel.title for panel in figure.panels] == ["M = 3", "M = 5"]  # by size
     for panel in figure.panels:
@@ -149,7 +155,7 @@ def test_the_paper_s_clusters_stand_beside_ours(page):
 
 
 def test_level_lines_show_methods_without_the_setting(experiments):
-    section = next(one for one in read_sections(experiments) if one.name == "hops")
+    section = section_of(experiments, "hops")
     lines = {series.keys[0]: series for series in section.blocks[0].panels[0].series}
     assert [point.x for point in lines["feddep"].points] == [0, 1, 2]
     assert [point.x for point in lines["fedsage"].points] == [0, 2]
@@ -157,7 +163,7 @@ def test_level_lines_show_methods_without_the_setting(experiments):
 
 
 def test_privacy_is_drawn_over_the_sound_epsilon(experiments):
-    section = next(one for one in read_sections(experiments) if one.name == "privacy")
+    section = section_of(experiments, "privacy")
     figure, table = section.blocks
     cora, msacademic = figure.panels
     bounded = [one for one in cora.series if "randomised-response" in one.keys]
@@ -173,7 +179,7 @@ def test_privacy_is_drawn_over_the_sound_epsilon(experiments):
 
 
 def test_curves_are_means_over_the_seeds(experiments):
-    section = next(one for one in read_sections(experiments) if one.name == "curves")
+    section = section_of(experiments, "curves")
     accuracy, loss, seconds, by_time = section.blocks[0].panels
     own = [row["history"] for row in rows_of(experiments, "curves")]
     local = [history["global_test"] for history in own[:2]]  # the first method's two seeds
@@ -186,24 +192,36 @@ def test_curves_are_means_over_the_seeds(experiments):
 
 
 def test_whole_features_are_the_end_of_the_line_of_weaker_ones(experiments):
-    section = next(one for one in read_sections(experiments) if one.name == "pays")
+    section = section_of(experiments, "pays")
     lost, features = section.blocks[:2]
     assert [text for _, text in features.panels[0].x.ticks] == ["0.1", "0.3", "1"]
     assert [panel.x.label for panel in lost.panels] == ["share of edges lost"] * 2
 
 
 def test_the_claims_have_a_section_and_those_without_runs_say_so(experiments, page):
-    section = read_sections(experiments)[1]
-    assert (section.name, section.unit) == ("claims", "claims")
+    section = section_of(experiments, "claims")
+    assert section.unit == "claims"
     assert 0 < section.done < section.declared
     verdicts = [row[1] for table in section.blocks for row in table.rows]
     assert "not run yet" in verdicts
     assert 'id="claims"' in page
 
 
+def test_the_page_begins_with_what_the_readme_shows(experiments):
+    first = read_sections(experiments)[0]
+    library = Library(experiments)
+    assert first.name == "short"
+    assert first.state == "All 32 runs of Table 1 are there."
+    assert first.blocks[0].rows == main_table(library["table1"]).rows
+    assert [figure.panels for figure in first.blocks[1:]] == [
+        one.figure.panels for one in shown(library)
+    ]
+    assert "Of 47 claims: " in first.text
+
+
 @pytest.mark.parametrize("title", ["Ranks, preset paper", "Pooled differences, preset paper"])
 def test_table_1_has_ranks_and_pooled_differences(experiments, title):
-    section = next(one for one in read_sections(experiments) if one.name == "table1")
+    section = section_of(experiments, "table1")
     assert any(block.title.startswith(title) for block in section.blocks)
 
 
@@ -216,7 +234,7 @@ def test_the_data_table_stands_beside_the_paper_s(experiments, tmp_path):
     row = {"subgraph_nodes": 903, "subgraph_edges": 1600, "lost_edges": 500, "lost_share": 0.09}
     stored = [{"dataset": "cora", "clients": 3, "seed": 0} | row]
     (tmp_path / "experiments/results/data.json").write_text(json.dumps(stored))
-    section = read_sections(tmp_path / "experiments")[0]
+    section = section_of(tmp_path / "experiments", "data")
     assert section.blocks[0].rows[0][:4] == ("cora", "3", "903 / 903", "1600 / 1594")
     (tmp_path / "experiments/results/data.json").write_text("[{")
     with pytest.raises(DataError, match="data table"):
@@ -233,7 +251,7 @@ def test_nothing_is_loaded(page):
 
 def test_every_link_has_its_target(page):
     targets = re.findall(r'href="#([^"]+)"', page)
-    assert len(targets) == len(SWEEPS) + 2  # the data and the claims are no sweeps
+    assert len(targets) == len(SWEEPS) + 3  # beginning, data and claims are no sweeps
     assert all(f'id="{target}"' in page for target in targets)
 
 

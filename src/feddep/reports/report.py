@@ -4,6 +4,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from feddep.errors import DataError, InputError
@@ -14,9 +15,10 @@ from feddep.reports.grids import NOT_RUN
 from feddep.reports.latex import latex_tables
 from feddep.reports.page import contents, figure_html, page, paragraph, table_html
 from feddep.reports.sections import Section, in_order, section_of
+from feddep.reports.showcase import main_table, shown
 from feddep.reports.source import Library
 from feddep.reports.table import Table
-from feddep.reports.verdicts import findings, summary, verdict_tables
+from feddep.reports.verdicts import Findings, findings, summary, verdict_tables
 
 TITLE = "FedDEP, reproduced"
 ABOUT = (
@@ -60,7 +62,13 @@ def read_sections(experiments: Path, *, quick: bool = False) -> list[Section]:
             "or give the folder of a run"
         )
     sections = [section_of(source) for source in in_order(library.values())]
-    return [_data_section(experiments, quick=quick), _claims_section(library), *sections]
+    found = findings(library)
+    return [
+        *_short_section(library, found),
+        _data_section(experiments, quick=quick),
+        _claims_section(found),
+        *sections,
+    ]
 
 
 def markdown(sections: Sequence[Section], about: Sequence[str]) -> str:
@@ -112,9 +120,20 @@ def _data_section(experiments: Path, *, quick: bool) -> Section:
     return Section("data", title, text, len(lines), len(lines), [table], "rows")
 
 
-def _claims_section(library: Library) -> Section:
+def _short_section(library: Library, found: Findings) -> Iterator[Section]:
+    """What the README shows, for whoever reads no further."""
+    figures = [replace(one.figure, caption=one.caption) for one in shown(library)]
+    if not figures:
+        return
+    source = library["table1"]
+    table = replace(main_table(source), title="Table 1 in short, the paper's numbers in brackets")
+    text = f"How the methods compare, and when it pays to mend lost links. {summary(found)}"
+    done, declared = len(source.rows), len(source.cells)
+    yield Section("short", "In short", text, done, declared, [table, *figures], "runs of Table 1")
+
+
+def _claims_section(found: Findings) -> Section:
     """The paper's claims, which look at several sweeps and so belong to none."""
-    found = findings(library)
     done = sum(first.verdict.word != NOT_RUN for first, *_ in found.claims)
     title, text = "The paper's claims", f"What our runs say, claim by claim. {summary(found)}"
     tables, counted = list(verdict_tables(found)), len(found.claims)

@@ -36,16 +36,22 @@ class Shown:
         file: its name.
         figure: what is drawn.
         caption: what is said below.
+        labelled: the methods stand at the lines, and need not stand in the legend too.
     """
 
     file: str
     figure: Figure
     caption: str
+    labelled: bool = False
 
     @property
     def svg(self) -> str:
         """The drawing, two panels side by side."""
-        return figure_svg(self.figure, columns=2)
+        figure = self.figure
+        if self.labelled:
+            legend = [key for key in figure.legend if key.group != "methods"]
+            figure = replace(figure, legend=legend)
+        return figure_svg(figure, columns=2)
 
 
 def main_table(source: Source) -> Table:
@@ -119,7 +125,7 @@ def _accuracy(source: Source) -> Iterator[Shown]:
             "one standard deviation to both sides; ours over the seeds that all methods of a data "
             f"set have. {_LEFT_OUT}"
         )
-        yield Shown(FILES[0], _without_methods(figure), caption + _lacking(source))
+        yield Shown(FILES[0], figure, caption + _lacking(source), labelled=True)
 
 
 def _of_shared_seeds(rows: Rows) -> Rows:
@@ -167,18 +173,13 @@ def _gains(source: Source) -> Iterator[Shown]:
         f"clients, with {CONFIDENCE:.0%} confidence intervals where there is more than one seed. "
         f"Less than half of the study over the share of lost edges is run. {_LEFT_OUT}"
     )
-    yield Shown(FILES[1], _without_methods(figure), caption + _lacking(source))
+    yield Shown(FILES[1], figure, caption + _lacking(source), labelled=True)
 
 
 def _without_far(panel: Panel) -> Panel:
     if not panel.title.endswith(METRIC_NAMES["global"]):
         return panel
     return replace(panel, series=[one for one in panel.series if one.keys[0] not in FAR])
-
-
-def _without_methods(figure: Figure) -> Figure:
-    """The legend only of what the labels of the lines do not tell."""
-    return replace(figure, legend=[key for key in figure.legend if key.group != "methods"])
 
 
 def _lacking(source: Source) -> str:
