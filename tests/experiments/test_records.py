@@ -1,11 +1,13 @@
 """Records: what they say about a run, and how they are stored."""
 
 import json
+import platform
 from pathlib import Path
 
 import pytest
 
 from feddep.errors import DataError
+from feddep.experiments import records
 from feddep.experiments.files import read_record, write_atomically
 from feddep.experiments.records import make_record, sizes_of, versions, without_times
 from feddep.scenario.spec import RunSpec
@@ -106,8 +108,21 @@ def test_a_record_is_plain_json():
 
 def test_versions_name_what_a_result_depends_on():
     found = versions()
-    assert {"python", "feddep", "torch", "numpy", "scipy", "numba", "igraph"} == set(found)
+    packages = {"python", "feddep", "torch", "numpy", "scipy", "numba", "igraph"}
+    assert set(found) == packages | {"processor"}
     assert "unknown" not in found.values()
+
+
+@pytest.mark.parametrize(
+    ("loaded", "told"),
+    [
+        ([{"architecture": "Zen"}, {"architecture": "Zen"}, {"prefix": "libgomp"}], "Zen"),
+        ([{"prefix": "libgomp"}], platform.machine()),
+    ],
+)
+def test_a_record_tells_what_blas_takes_the_processor_for(monkeypatch, loaded, told):
+    monkeypatch.setattr(records, "threadpool_info", lambda: loaded)
+    assert versions()["processor"] == told
 
 
 def test_without_times_only_the_times_are_gone():

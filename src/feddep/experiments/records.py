@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from threadpoolctl import threadpool_info
+
 from feddep.experiments.files import Record
 from feddep.graph.graph import Part
 from feddep.graph.shard import Shards
@@ -115,7 +117,13 @@ def versions() -> dict[str, str]:
             found[package] = version(package)
         except PackageNotFoundError:  # pragma: no cover - run from a source tree
             found[package] = "unknown"
-    return found
+    return {**found, "processor": _processor()}
+
+
+def _processor() -> str:
+    """What BLAS takes the processor for: on another kind it adds up in another order."""
+    kinds = {found.get("architecture") for found in threadpool_info()} - {None}
+    return ", ".join(sorted(kinds)) or platform.machine()
 
 
 def without_times(record: Record) -> Record:
