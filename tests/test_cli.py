@@ -22,7 +22,7 @@ import pytest
 from rich.console import Console
 from safetensors.numpy import load_file
 
-from feddep import cli
+from feddep import cli, cli_common
 from feddep.errors import RuntimeFailureError
 from feddep.experiments.journal import Journal
 from feddep.experiments.records import without_times
@@ -160,7 +160,7 @@ def test_every_flag_reaches_the_run(feddep: Feddep):
 
 
 def test_the_defaults_are_feddep_on_synthetic_with_5_clients_50_rounds_seed_0():
-    spec = cli._spec(cli._given(None, method=None, seed=None))
+    spec = cli_common.spec_of(cli_common.given_settings(None, method=None, seed=None))
     assert spec == RunSpec()
     assert (spec.method, spec.dataset, spec.seed) == ("feddep", "synthetic", 0)
     assert (spec.partition.clients, spec.training.rounds) == (5, 50)
@@ -219,7 +219,7 @@ def test_progress_shows_phase_round_validation_accuracy_and_time_left(
 ):
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=120)
-    monkeypatch.setattr(cli, "err_console", console)
+    monkeypatch.setattr(cli_common, "err_console", console)
     outcome = feddep(*RUN, "--json", "--out", "run")
     val = history("run")[-1]["silo"]["val"]
     shown = screen.getvalue()
@@ -921,7 +921,7 @@ def test_only_with_write_the_choice_becomes_the_preset(
     assert tuned.read_text() == before
     assert feddep("tune", *TUNE, "--write").code == 0
     assert "[tuned.fedavg.synthetic]" in tuned.read_text()
-    spec = cli._spec({"method": "local"})
+    spec = cli_common.spec_of({"method": "local"})
     assert (spec.preset, spec.training.learning_rate) == ("tuned", 0.5)
 
 
