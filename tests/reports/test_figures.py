@@ -3,7 +3,7 @@
 import pytest
 
 from feddep.reports.against_paper import Paper
-from feddep.reports.figures import further_privacy, privacy_figure
+from feddep.reports.privacy_plot import further_privacy, privacy_figure
 from feddep.reports.source import Source
 
 NOISE = {3: 4.2, 5: 2.1, 10: 0.4}

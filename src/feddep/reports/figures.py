@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from feddep.experiments.files import Record
-from feddep.experiments.sweep import History
 from feddep.reports.charts import ROW, Axis, Figure, Key, Panel, Point, Series
 from feddep.reports.comparison import marked
 from feddep.reports.costs import Cost
 from feddep.reports.grids import in_order
 from feddep.reports.pairs import CONFIDENCE, METRICS, REFERENCE, Paired, compared_settings, paired
-from feddep.reports.palette import Style, style_of, style_of_mechanism
+from feddep.reports.palette import Style, style_of
 from feddep.reports.source import Source, shared_settings, title_of
 from feddep.reports.summary import Rows, setting_of, spread
 
@@ -25,7 +24,7 @@ _PRESETS = {"paper": Style(marker="circle"), "tuned": Style(marker="diamond")}
 FAR = {"local": "Local", "fedgnn": "FedGNN with the paper's noise"}
 """So far below that the others could not be told apart beside them."""
 
-_ZOOM = "Choose in the legend what is shown; the scale follows."
+ZOOM = "Choose in the legend what is shown; the scale follows."
 
 
 @dataclass(frozen=True)
@@ -71,10 +70,10 @@ def paper_figure(source: Source) -> Iterator[Figure]:
     yield Figure(
         "beside-paper",
         f"{ACCURACY.capitalize()} {METRIC_NAMES['global']}, ours and the paper's",
-        [_lines_panel(title, marks, ACCURACY) for title, marks in panels.items()],
+        [lines_panel(title, marks, ACCURACY) for title, marks in panels.items()],
         _legend(panels, _preset_keys(source.rows)),
         "Intervals are one standard deviation over seeds to both sides. "
-        f"{_ZOOM}{_apart(record['method'] for _, record in source.rows)}",
+        f"{ZOOM}{_apart(record['method'] for _, record in source.rows)}",
     )
 
 
@@ -106,10 +105,10 @@ def difference_figure(
     return Figure(
         name,
         title,
-        [_lines_panel(panel, marks, label, guide=0.0) for panel, marks in panels.items()],
+        [lines_panel(panel, marks, label, guide=0.0) for panel, marks in panels.items()],
         _legend(panels, [Key(text, text, style, "metrics") for text, style in styles.items()]),
         f"Mean difference with its {CONFIDENCE:.0%} Student-t confidence interval; an interval "
-        f"that crosses 0 leaves the question open. {_ZOOM}"
+        f"that crosses 0 leaves the question open. {ZOOM}"
         f"{_apart(pair.method for own in pairs.values() for pair in own)}",
     )
 
@@ -161,94 +160,8 @@ def lines_figure(
         panels,
         keys,
         "Mean over seeds, intervals of one standard deviation to both sides. "
-        f"A level line is a method that has no such setting. {_ZOOM}",
+        f"A level line is a method that has no such setting. {ZOOM}",
     )
-
-
-def privacy_figure(source: Source) -> Iterator[Figure]:
-    """Accuracy against the sound ε of one edge; mechanisms without a bound are level lines.
-
-    Noise and other settings of single mechanisms make lines of their own, not panels.
-    """
-    names = [name for name in shared_settings(source.rows) if not _is_private(name)]
-    panels, methods, mechanisms = list[Panel](), set[str](), set[str]()
-    for settings, group in panels_of(source.rows, names):
-        runs = _by_privacy(group)
-        title = title_of(settings, names) or group[0][1]["dataset"]
-        methods |= {run.method for run in runs}
-        mechanisms |= {run.mechanism for run in runs}
-        bounded = sorted({run.epsilon for run in runs if run.epsilon is not None})
-        if bounded:
-            panels.append(_privacy_panel(title, runs, bounded))
-        else:
-            panels.append(_unbounded_panel(title, runs))
-    keys = method_keys(methods)
-    keys += [
-        Key(name, name, style_of_mechanism(name, ""), "mechanisms") for name in sorted(mechanisms)
-    ]
-    yield Figure(
-        "privacy",
-        "Accuracy against privacy",
-        panels,
-        keys,
-        "ε is what is promised about one undirected edge, for everything that leaves a client "
-        "(the sound column). Level lines, and panels without ε, show mechanisms that promise "
-        "nothing. Hollow marks are runs with a further setting of the mechanism, which their "
-        f"labels name. {_ZOOM}",
-    )
-
-
-def curves_figure(source: Source) -> Iterator[Figure]:
-    """Accuracy, loss and seconds over the rounds, and accuracy over seconds; means over seeds."""
-    rows = [(settings, record) for settings, record, _ in source.histories]
-    if not rows:
-        return
-    names = shared_settings(rows)
-    groups: dict[tuple[str, ...], dict[str, list[History]]] = {}
-    first: dict[tuple[str, ...], Mapping[str, Any]] = {}
-    for settings, record, history in source.histories:
-        setting = setting_of(settings, names)
-        first.setdefault(setting, settings)
-        groups.setdefault(setting, {}).setdefault(record["method"], []).append(history)
-    panels = list[Panel]()
-    for setting, by_method in groups.items():
-        title = title_of(first[setting], names) or str(first[setting].get("dataset", source.name))
-        means = {method: mean_history(by_method[method]) for method in in_order(by_method)}
-        panels += curve_panels(title, means)
-    yield Figure(
-        "curves",
-        "Training curves",
-        panels,
-        method_keys(record["method"] for _, record in rows),
-        f"Means over seeds. {_ZOOM}",
-    )
-
-
-def curve_panels(title: str, histories: Mapping[str, History]) -> list[Panel]:
-    """The four panels about some methods' histories."""
-    what = [
-        ("accuracy by round", "round", "global_test", "round", ACCURACY),
-        ("loss by round", "round", "loss", "round", "training loss (cross-entropy)"),
-        ("time by round", "round", "seconds", "round", "seconds so far"),
-        ("accuracy by time", "seconds", "global_test", "seconds so far", ACCURACY),
-    ]
-    panels = list[Panel]()
-    for name, x, y, x_label, y_label in what:
-        series = [
-            Series((method,), _curve(history, x, y, marked(method)), style_of(method), marks=False)
-            for method, history in histories.items()
-        ]
-        panels.append(Panel(f"{title}: {name}", Axis(x_label), Axis(y_label), series))
-    return panels
-
-
-def mean_history(histories: Sequence[History]) -> History:
-    """Means over the seeds, as far as all of them go."""
-    length = min(len(history["round"]) for history in histories)
-    return {
-        name: [_mean_or_none([history[name][i] for history in histories]) for i in range(length)]
-        for name in histories[0]
-    }
 
 
 def costs_figure(costs: Sequence[Cost], title: str) -> Figure:
@@ -264,11 +177,11 @@ def costs_figure(costs: Sequence[Cost], title: str) -> Figure:
         "costs",
         f"Costs: {title}",
         [
-            _lines_panel("sent in all", sent, "MB, all clients, both ways", floor=0.0),
-            _lines_panel("time in all", waited, "seconds", floor=0.0),
+            lines_panel("sent in all", sent, "MB, all clients, both ways", floor=0.0),
+            lines_panel("time in all", waited, "seconds", floor=0.0),
         ],
         method_keys(cost.method for cost in costs),
-        _ZOOM,
+        ZOOM,
     )
 
 
@@ -319,11 +232,11 @@ def _title(record: Record, settings: Mapping[str, Any], names: Sequence[str]) ->
 
 def _own_mark(records: Sequence[Record], group: str) -> Mark:
     first = records[0]
-    scores = _scores(records, "global")
+    scores = scores_of(records, "global")
     style = replace(_PRESETS[first["preset"]], colour=style_of(first["method"]).colour)
     name = marked(first["method"])
-    tip = f"{name}, {group}: {_told(scores)}"
-    low, high = _interval(scores)
+    tip = f"{name}, {group}: {told(scores)}"
+    low, high = interval(scores)
     keys = (first["method"], group)
     return Mark(name, keys, statistics.fmean(scores), tip, style, low, high)
 
@@ -356,7 +269,7 @@ def _metric_style(metric: str) -> Style:
     return Style(marker="circle") if metric == "global" else Style(marker="square", hollow=True)
 
 
-def _lines_panel(
+def lines_panel(
     title: str,
     marks: Sequence[Mark],
     label: str,
@@ -403,7 +316,7 @@ def _series_over(
         found = by_method[method]
         level = found.pop(None, None)
         if level:
-            yield _level_line(method, level, metric, [place(values[0]), place(values[-1])])
+            yield level_line(method, level, metric, [place(values[0]), place(values[-1])])
         marks = [
             score_point(place(x), found[x], metric, f"{marked(method)} at {x:g}")
             for x in sorted(x for x in found if x is not None)
@@ -412,11 +325,12 @@ def _series_over(
             yield Series((method,), marks, style_of(method))
 
 
-def _level_line(
+def level_line(
     method: str, records: Sequence[Record], metric: str, ends: Sequence[float]
 ) -> Series:
-    scores = _scores(records, metric)
-    mean, tip = statistics.fmean(scores), f"{marked(method)}: {_told(scores)}"
+    """The mean score of runs that have no place on the axis, from its one end to the other."""
+    scores = scores_of(records, metric)
+    mean, tip = statistics.fmean(scores), f"{marked(method)}: {told(scores)}"
     style = replace(style_of(method), dash=style_of(method).dash or "2 3")
     return Series((method,), [Point(x, mean, tip) for x in ends], style, marks=False)
 
@@ -440,128 +354,28 @@ def _printed_over(
     return [Series(("feddep", PRINTED), marks, style)] if marks else []
 
 
-_SHOWN_BY_AXES = ("privacy.mechanism", "privacy.epsilon")
-
-
-def _is_private(name: str) -> bool:
-    """Whether a setting is one of privacy, so that methods which differ in it share a panel."""
-    return name.startswith("privacy.") or name == "training.update_noise"
-
-
-@dataclass(frozen=True)
-class _Private:
-    """What runs of a privacy sweep have in common.
-
-    Attributes:
-        method: which.
-        mechanism: which.
-        more: its further settings, in words.
-        epsilon: the sound one; None where nothing is promised.
-    """
-
-    method: str
-    mechanism: str
-    more: str
-    epsilon: float | None
-
-    def __str__(self) -> str:
-        parts = marked(self.method), self.mechanism, self.more
-        return ", ".join(part for part in parts if part)
-
-    @property
-    def style(self) -> Style:
-        own = style_of_mechanism(self.mechanism, self.method)
-        return replace(own, hollow=True) if self.more else own
-
-
-def further_privacy(settings: Mapping[str, Any]) -> str:
-    """What a mechanism was told besides its name and ε, in words."""
-    more = {
-        name.rpartition(".")[2].replace("_", " "): value
-        for name, value in settings.items()
-        if _is_private(name) and name not in _SHOWN_BY_AXES
-    }
-    return ", ".join(f"{name} {value}" for name, value in more.items())
-
-
-def _by_privacy(rows: Rows) -> dict[_Private, list[Record]]:
-    """The runs that differ in nothing but their seed, within a panel."""
-    found: dict[_Private, list[Record]] = {}
-    for settings, record in rows:
-        told = record["privacy"]
-        words = further_privacy(settings)
-        epsilon = (told.get("sound") or {}).get("epsilon")
-        if epsilon is not None:  # noise that is sought for an ε comes near it, not quite the same
-            epsilon = float(f"{epsilon:.3g}")
-        run = _Private(record["method"], told["mechanism"], words, epsilon)
-        found.setdefault(run, []).append(record)
-    return found
-
-
-def _privacy_panel(
-    title: str, runs: Mapping[_Private, Sequence[Record]], bounded: Sequence[float]
-) -> Panel:
-    series = []
-    lines: dict[_Private, list[Point]] = {}
-    for run, records in runs.items():
-        if run.epsilon is None:
-            ends = [bounded[0], bounded[-1]]
-            level = _level_line(run.method, records, "global", ends)
-            tip = f"{run}, no bound: {_told(_scores(records, 'global'))}"
-            points = [replace(point, tip=tip) for point in level.points]
-            series.append(Series((run.method, run.mechanism), points, run.style, marks=False))
-        else:
-            point = score_point(run.epsilon, records, "global", f"{run}, ε = {run.epsilon:g}")
-            lines.setdefault(replace(run, epsilon=None), []).append(point)
-    for line, found in lines.items():
-        marks = sorted(found, key=lambda point: point.x)
-        series.append(Series((line.method, line.mechanism), marks, line.style))
-    return Panel(title, Axis("sound ε of one edge"), Axis(ACCURACY), series)
-
-
-def _unbounded_panel(title: str, runs: Mapping[_Private, Sequence[Record]]) -> Panel:
-    marks = []
-    for run, records in runs.items():
-        scores = _scores(records, "global")
-        name, (low, high) = marked(run.method), _interval(scores)
-        tip = f"{run}, no bound: {_told(scores)}"
-        keys = run.method, run.mechanism
-        marks.append(Mark(name, keys, statistics.fmean(scores), tip, run.style, low, high))
-    return _lines_panel(f"{title}, no bound", marks, ACCURACY)
-
-
-def _curve(history: History, x: str, y: str, name: str) -> list[Point]:
-    found = []
-    for number, across, up in zip(history["round"], history[x], history[y], strict=True):
-        if number is not None and across is not None and up is not None:
-            found.append(Point(across, up, f"{name}, round {number:g}: {up:.4g}"))
-    return found
-
-
-def _mean_or_none(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if len(known) == len(values) else None
-
-
 def score_point(x: float, records: Sequence[Record], metric: str, name: str) -> Point:
     """The mean score of some runs with an interval of one standard deviation to both sides."""
-    scores = _scores(records, metric)
-    low, high = _interval(scores)
-    return Point(x, statistics.fmean(scores), f"{name}: {_told(scores)}", low, high)
+    scores = scores_of(records, metric)
+    low, high = interval(scores)
+    return Point(x, statistics.fmean(scores), f"{name}: {told(scores)}", low, high)
 
 
-def _scores(records: Sequence[Record], metric: str) -> list[float]:
+def scores_of(records: Sequence[Record], metric: str) -> list[float]:
+    """The test scores of some runs."""
     return [record["scores"][metric]["test"] for record in records]
 
 
-def _interval(scores: Sequence[float]) -> tuple[float | None, float | None]:
+def interval(scores: Sequence[float]) -> tuple[float | None, float | None]:
+    """One standard deviation to both sides of the mean; nothing for a single score."""
     if len(scores) < 2:
         return None, None
     mean, deviation = statistics.fmean(scores), statistics.stdev(scores)
     return mean - deviation, mean + deviation
 
 
-def _told(scores: Sequence[float]) -> str:
+def told(scores: Sequence[float]) -> str:
+    """Scores in words: mean, spread and how many."""
     return f"{spread(scores)} ({len(scores)} seed{'s' if len(scores) > 1 else ''})"
 
 

@@ -11,20 +11,14 @@ from feddep.experiments.files import Record
 from feddep.reports.charts import Figure
 from feddep.reports.comparison import footnotes, marked
 from feddep.reports.costs import NOTES, Cost, costs_of, formula_table, measured_table
-from feddep.reports.figures import (
-    costs_figure,
-    curves_figure,
-    further_privacy,
-    lines_figure,
-    pairs_figure,
-    paper_figure,
-    privacy_figure,
-)
+from feddep.reports.curves import curves_figure
+from feddep.reports.figures import costs_figure, lines_figure, pairs_figure, paper_figure
 from feddep.reports.gains import gains
 from feddep.reports.grids import cluster_grids, paper_grids
 from feddep.reports.pairs import METRICS, pairs
 from feddep.reports.pays import gain_tables, lost_edges_figure
 from feddep.reports.privacy import price_rows
+from feddep.reports.privacy_plot import further_privacy, privacy_figure
 from feddep.reports.ranks import ranks
 from feddep.reports.source import Source
 from feddep.reports.summary import Rows, spread, summary
