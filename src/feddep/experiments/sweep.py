@@ -40,6 +40,7 @@ from feddep.errors import InputError, RuntimeFailureError
 from feddep.experiments.expected_cost import expected_seconds
 from feddep.experiments.files import Record
 from feddep.graph.partition import PartitionSpec
+from feddep.scenario import presets
 from feddep.scenario.build import resolve
 from feddep.scenario.spec import RunSpec, spec_keys
 
@@ -208,11 +209,11 @@ def _holds(row: Mapping[str, Any], spec: RunSpec) -> bool:
 
 
 def _spec(cell: Cell) -> RunSpec:
-    return _spec_from(json.dumps(cell))
+    return _spec_from(json.dumps(cell), presets.FILE)
 
 
 @lru_cache(None)  # the same few hundred settings are asked for again and again
-def _spec_from(cell: str) -> RunSpec:
+def _spec_from(cell: str, _presets: Path) -> RunSpec:
     settings = json.loads(cell)
     spec = resolve(RunSpec().with_settings(settings), settings)
     spec = replace(spec, preset="paper")  # once resolved, its name says nothing more
