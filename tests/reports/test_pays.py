@@ -8,7 +8,7 @@ from pretend import row_of
 
 from feddep.errors import DataError
 from feddep.reports.against_paper import Paper
-from feddep.reports.pays import gain_tables, lost_edges_figure
+from feddep.reports.pays import bother_figure, gain_tables, lost_edges_figure
 from feddep.reports.source import Library, Source
 
 
@@ -101,7 +101,7 @@ class TestGains:
         "oracle": (0.75, 0.85),
     }
 
-    def tables(self, without=()):
+    def source(self, without=()):
         rows = []
         for method, found in self.ACCURACIES.items():
             for seed, accuracy in enumerate(found):
@@ -116,7 +116,10 @@ class TestGains:
         # Another setting, so that there is something in which settings differ.
         cell = {"dataset": "citeseer", "partition.clients": 10, "method": "fedavg", "seed": 0}
         rows.append((cell | {"partition.kind": "louvain"}, row_of(cell)["record"]))
-        return list(gain_tables(Source("pays", [], rows, Paper({}))))
+        return Source("pays", [], rows, Paper({}))
+
+    def tables(self, without=()):
+        return list(gain_tables(self.source(without)))
 
     def test_mending_is_compared_with_averaging_and_averaging_with_training_alone(self):
         whole, silo = self.tables()
@@ -140,3 +143,25 @@ class TestGains:
         assert silo.rows[0][2:4] == ("not run yet", "not run yet")
         assert silo.rows[0][-1] == "1"
         assert whole.rows[1][-4:] == ("not run yet", "not run yet", "not run yet", "0")
+
+    def test_the_figure_asks_whether_to_federate_and_whether_to_mend(self):
+        (figure,) = bother_figure(self.source())
+        federate, mend = figure.panels
+        assert (federate.title, mend.title) == (
+            "cora: federate at all?",
+            "cora: mend lost links?",
+        )
+        (averaging,) = federate.series
+        assert [(p.y, p.low) for p in averaging.points] == [(pytest.approx(20), None)]
+        feddep, oracle = mend.series
+        (point,) = feddep.points
+        assert (point.y, point.low, point.high) == pytest.approx((1.0, -11.706, 13.706), abs=1e-3)
+        assert [point.y for point in oracle.points] == pytest.approx([5.0])
+        assert {key.name for key in figure.legend} == {"fedavg", "feddep", "oracle", "louvain"}
+        assert mend.guide == 0.0
+
+    def test_without_anything_to_compare_there_is_no_figure(self):
+        assert list(bother_figure(self.source(without=ALONE))) == []
+
+
+ALONE = [(method, seed) for method in ("local", "feddep", "oracle") for seed in (0, 1)]

@@ -1,15 +1,16 @@
 """When does it pay? Accuracy as more edges are lost between clients, and what each step brings."""
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from feddep.experiments.files import Record
-from feddep.reports.charts import Axis, Figure, Key, Panel, Series
+from feddep.reports.charts import Axis, Figure, Key, Panel, Point, Series
 from feddep.reports.comparison import accuracy, footnotes, marked
 from feddep.reports.figures import (
     ACCURACY,
     METRIC_NAMES,
+    ZOOM,
     method_keys,
     panels_of,
     score_point,
@@ -27,6 +28,8 @@ _PARTITIONS = {"louvain": Style(), "random": Style(dash="2 3", hollow=True)}
 _MENDED = (("fedsage", "fedavg"), ("feddep", "fedavg"), ("oracle", "fedavg"))
 _STEPS = {"global": _MENDED, "silo": (("fedavg", "local"), *_MENDED)}
 """What is compared with what, by metric; on the whole graph nobody would ask Local."""
+
+_QUESTIONS = {"federate at all?": _STEPS["silo"][:1], "mend lost links?": _MENDED}
 
 _GAINS = (
     f"Differences in points of test accuracy, paired by seed, with {CONFIDENCE:.0%} Student-t "
@@ -58,8 +61,43 @@ def lost_edges_figure(source: Source) -> Iterator[Figure]:
         panels,
         keys,
         "From left to right along a line the number of clients grows. Mean over seeds, intervals "
-        "of one standard deviation to both sides. Choose in the legend what is shown; the scale "
-        "follows.",
+        "of one standard deviation to both sides. "
+        f"{ZOOM}",
+    )
+
+
+def bother_figure(source: Source) -> Iterator[Figure]:
+    """What a participant gains on its own nodes, over the share of lost edges.
+
+    Two panels a data set: averaging against training alone, and ways of mending against averaging.
+    """
+    rows = [row for row in source.rows if source.lost_share(row[1]) is not None]
+    panels = list[Panel]()
+    for settings, group in panels_of(rows, ["dataset"]):
+        for question, steps in _QUESTIONS.items():
+            series = [one for step in steps for one in _gain_series(source, group, *step)]
+            title = f"{settings['dataset']}: {question}"
+            gained = Axis(f"points above {steps[0][1]}")
+            if series:
+                panels.append(Panel(title, Axis("share of edges lost"), gained, series, guide=0.0))
+    if not panels:
+        return
+    shown = {key for panel in panels for one in panel.series for key in one.keys}
+    keys = method_keys(record["method"] for _, record in rows if record["method"] in shown)
+    keys += [
+        Key(kind, f"{kind} partition", _look(kind, Style()), "partitions")
+        for kind in _PARTITIONS
+        if kind in shown
+    ]
+    yield Figure(
+        "bother",
+        "Is it worth it? What a participant gains on its own nodes",
+        panels,
+        keys,
+        "Points of test accuracy on each client's own subgraph, paired by seed, with "
+        f"{CONFIDENCE:.0%} Student-t intervals: FedAvg above Local, and ways of mending lost links "
+        "above FedAvg; at 0 nothing is gained. From left to right along a line the number of "
+        f"clients grows. {ZOOM}",
     )
 
 
@@ -101,6 +139,30 @@ def gain_tables(source: Source) -> Iterator[Table]:
         )
 
 
+def _gain_series(source: Source, rows: Rows, method: str, reference: str) -> Iterator[Series]:
+    """A line for each kind of partition."""
+    names = compared_settings(rows)
+    records: dict[tuple[str, ...], list[Record]] = {}
+    for settings, record in rows:
+        records.setdefault(setting_of(settings, names), []).append(record)
+    lines: dict[str, list[Point]] = {}
+    for one in paired(rows, reference):
+        if one.method == method:
+            record, gain = records[one.setting][0], one.differences["silo"]
+            share = _mean_share(source, records[one.setting])
+            ends = gain.ends or (None, None)
+            low, high = (None if end is None else 100 * end for end in ends)
+            tip = (
+                f"{marked(method)} over {reference}, {record['partition']}, "
+                f"M = {record['clients']}, {share:.1%} of edges lost: {gain}"
+            )
+            point = Point(share, 100 * gain.mean, tip, low, high)
+            lines.setdefault(record["partition"], []).append(point)
+    for kind, points in lines.items():
+        points.sort(key=lambda point: point.x)
+        yield Series((method, kind), points, _look(kind, style_of(method)))
+
+
 def _series(source: Source, rows: Rows, metric: str) -> Iterator[Series]:
     lines: dict[tuple[str, str], dict[int, list[Record]]] = {}
     for _, record in rows:
@@ -110,11 +172,15 @@ def _series(source: Source, rows: Rows, metric: str) -> Iterator[Series]:
     for method, kind in sorted(lines, key=lambda line: methods.index(line[0])):
         points = []
         for clients, records in sorted(lines[method, kind].items()):
-            share = statistics.fmean(source.lost_share(record) or 0.0 for record in records)
+            share = _mean_share(source, records)
             name = f"{marked(method)}, {kind}, M = {clients}, {share:.1%} of edges lost"
             points.append(score_point(share, records, metric, name))
         points.sort(key=lambda point: point.x)
         yield Series((method, kind), points, _look(kind, style_of(method)))
+
+
+def _mean_share(source: Source, records: Sequence[Record]) -> float:
+    return statistics.fmean(source.lost_share(record) or 0.0 for record in records)
 
 
 def _look(kind: str, style: Style) -> Style:

@@ -16,7 +16,7 @@ from feddep.reports.figures import costs_figure, lines_figure, pairs_figure, pap
 from feddep.reports.gains import gains
 from feddep.reports.grids import cluster_grids, paper_grids
 from feddep.reports.pairs import METRICS, pairs
-from feddep.reports.pays import gain_tables, lost_edges_figure
+from feddep.reports.pays import bother_figure, gain_tables, lost_edges_figure
 from feddep.reports.privacy import price_rows
 from feddep.reports.privacy_plot import further_privacy, privacy_figure
 from feddep.reports.ranks import ranks
@@ -198,7 +198,9 @@ def _pays(source: Source) -> Iterator[Block]:
     whole = [row for row in source.rows if "feature_share" not in row[0]]
     thinned = [row for row in source.rows if _count(row[0]) in weak]
     if whole:
-        yield from lost_edges_figure(replace(source, rows=whole))
+        own = replace(source, rows=whole)
+        yield from bother_figure(own)
+        yield from lost_edges_figure(own)
     if thinned:
         label = "share of feature columns kept (logarithmic)"
         own = replace(source, rows=thinned)

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from feddep.experiments.files import Record
-from feddep.reports.charts import Figure, Panel, figure_svg
+from feddep.reports.charts import Figure, figure_svg
 from feddep.reports.comparison import footnotes, marked
-from feddep.reports.figures import FAR, METRIC_NAMES, difference_figure, paper_figure
+from feddep.reports.figures import FAR, difference_figure, paper_figure
 from feddep.reports.gains import ALL, pooled_pairs
 from feddep.reports.grids import NOT_RUN, in_order
 from feddep.reports.pairs import CONFIDENCE, REFERENCE, Paired
-from feddep.reports.pays import lost_edges_figure
+from feddep.reports.pays import bother_figure
 from feddep.reports.source import Source
 from feddep.reports.summary import Rows, spread
 from feddep.reports.table import Table
@@ -139,19 +139,18 @@ def _of_shared_seeds(rows: Rows) -> Rows:
 
 
 def _pays(source: Source, table1: Source) -> Iterator[Shown]:
-    """Accuracy over the share of lost edges; until half of that is run, differences."""
+    """What is gained over the share of lost edges; until half of that is run, over all."""
     if 2 * len(source.rows) < len(source.cells):
         yield from _gains(table1)
         return
     whole = [row for row in source.rows if "feature_share" not in row[0]]
-    for figure in lost_edges_figure(replace(source, rows=whole)):
+    for figure in bother_figure(replace(source, rows=whole)):
         caption = (
-            "Does it pay? Accuracy as more edges are lost between clients, on the whole graph and "
-            "on each client's own subgraph, with one standard deviation to both sides. Local lies "
-            "far below on the whole graph and is left out there."
+            "Does it pay? What a participant gains on its own nodes as more edges are lost between "
+            "clients: FedAvg above Local, and ways of mending above FedAvg, paired by seed, with "
+            f"{CONFIDENCE:.0%} confidence intervals. At 0 nothing is gained."
         )
-        panels = [_without_far(panel) for panel in figure.panels]
-        yield Shown(FILES[1], replace(figure, panels=panels), caption + _lacking(source))
+        yield Shown(FILES[1], figure, caption + _lacking(source))
 
 
 def _gains(source: Source) -> Iterator[Shown]:
@@ -174,12 +173,6 @@ def _gains(source: Source) -> Iterator[Shown]:
         f"Less than half of the study over the share of lost edges is run. {_LEFT_OUT}"
     )
     yield Shown(FILES[1], figure, caption + _lacking(source), labelled=True)
-
-
-def _without_far(panel: Panel) -> Panel:
-    if not panel.title.endswith(METRIC_NAMES["global"]):
-        return panel
-    return replace(panel, series=[one for one in panel.series if one.keys[0] not in FAR])
 
 
 def _lacking(source: Source) -> str:
