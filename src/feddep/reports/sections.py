@@ -249,6 +249,11 @@ PLANS: Mapping[str, Plan] = {
         "Accuracy as more edges are lost between clients and as features get weaker.",
         (_pays,),
     ),
+    "longer": Plan(
+        "When does it pay, with longer training?",
+        "Many small clients, as in the study before, after 200 rounds instead of 50.",
+        (gain_tables,),
+    ),
     "foundation": Plan(
         "Local, FedAvg and Global",
         "The frame of every comparison: alone, averaged, and with all data in one place.",
