@@ -18,6 +18,7 @@ from feddep.learning.prototypes import EmbeddingSpec, Prototypes
 from feddep.learning.recipe import Silo
 from feddep.models.generator import GeneratorSpec
 from feddep.models.weights import to_arrays
+from feddep.phases import neighgen as neighgen_phase
 
 METHOD = find_method("fedsage")
 PHASES = METHOD.phases[:2]
@@ -199,3 +200,15 @@ def test_a_client_alone_generates_from_its_own_graph(small_shards, small_recipe)
 def test_without_epochs_nodes_are_added_all_the_same(small_shards: Shards, small_recipe):
     found = Run(small_shards, small_recipe, epochs=0)
     assert all("added/links" in state for state in found.after[-1])
+
+
+@pytest.mark.parametrize(("room", "exchanges"), [(1, 3), (30_000, 2), (1 << 30, 1)])
+def test_many_generators_are_compared_a_few_at_a_time(
+    small_shards, small_recipe, run, monkeypatch, room, exchanges
+):
+    """One takes about 3 · 4.9 kB of gradients; the outcome is the same, and so are the bytes."""
+    monkeypatch.setattr(neighgen_phase, "_ROOM", room)
+    found = Run(small_shards, small_recipe)
+    assert len(found.clients.of("compare")) == 3 * exchanges
+    assert all(same(a, b) for a, b in zip(found.after[-1], run.after[-1], strict=True))
+    assert found.meter.counts() == run.meter.counts()

@@ -6,7 +6,7 @@ generating part of it and its inputs to all others; each of them generates, find
 its own nodes for every row, and returns the gradient of the squared distances.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,8 @@ from feddep.learning.mending import (
 from feddep.learning.recipe import Recipe, Silo
 from feddep.models.weights import to_arrays
 
+_ROOM = 1 << 30  # bytes of gradients that the server holds at a time
+
 
 @dataclass(frozen=True)
 class NeighGenTraining:
@@ -39,18 +41,20 @@ class NeighGenTraining:
     def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, None]:
         """Passes generators and inputs on to all others, and their summed gradients back."""
         shared = {reply.client: reply.arrays for reply in ask.all("share")}
-        others = [
-            _by_client({j: arrays for j, arrays in shared.items() if j != client})
-            for client in range(ask.clients)
-        ]
-        replies = ask.each("compare", others)
-        found = [group(reply.arrays, "gradients") for reply in replies]
-        sums = [
-            grouped("gradients", _total([group(own, str(client)) for own in found]))
-            for client in range(ask.clients)
-        ]
+        sums: dict[int, Arrays] = {}
+        for some in _at_once(shared, ask.clients):
+            others = [
+                _by_client({j: arrays for j, arrays in some.items() if j != client})
+                for client in range(ask.clients)
+            ]
+            replies = ask.each("compare", others)
+            found = [group(reply.arrays, "gradients") for reply in replies]
+            for client in some:
+                total = _total([group(own, str(client)) for own in found])
+                sums[client] = grouped("gradients", total)
         last = ask.round == self.rounds(recipe) - 1
-        ask.each("train and generate" if last else "train", sums)
+        step = "train and generate" if last else "train"
+        ask.each(step, [sums.get(client, {}) for client in range(ask.clients)])
         return state, None
 
     def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
@@ -83,6 +87,23 @@ class NeighGenTraining:
             kept = {n: a for n, a in state.items() if n not in ("prototypes", "cluster")}
             state = {**kept, **grouped("added", {"links": links, **features_to(features)})}
         return Reply(request.client, metrics={"generator_loss": loss}), state
+
+
+def _at_once(shared: Mapping[int, Arrays], clients: int) -> Iterator[dict[int, Arrays]]:
+    """The generators, a few at a time: everybody answers with a gradient as large as each of them.
+
+    With 50 clients and the features of CiteSeer all of these together would take 23 GB.
+    """
+    some: dict[int, Arrays] = {}
+    room = _ROOM
+    for client, arrays in shared.items():
+        answers = clients * sum(array.nbytes for array in arrays.values())
+        if some and answers > room:
+            yield some
+            some, room = {}, _ROOM
+        some[client] = arrays
+        room -= answers
+    yield some
 
 
 def _by_client(shared: Mapping[int, Arrays]) -> dict[str, npt.NDArray[np.float32]]:
