@@ -190,6 +190,13 @@ def test_a_timed_sweep_runs_one_at_a_time_and_counts_nothing_else(file, ran):
     assert timed.missing() == []
 
 
+def test_a_timed_sweep_takes_turns(file):
+    """A machine is now faster, now slower; so no method has one spell to itself."""
+    file.write_text("timed = true\n" + DECLARATION)
+    order = [(cell["method"], cell["seed"]) for cell, _ in Sweep.read(file).waiting()]
+    assert order == [("local", 0), ("fedavg", 0), ("local", 1), ("fedavg", 1)]
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

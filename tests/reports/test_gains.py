@@ -52,6 +52,20 @@ def test_numbers_of_clients_are_pooled_and_data_sets_shown_before_all():
     ]
 
 
+def test_all_are_the_same_data_sets_for_every_method():
+    def runs(method, dataset, seeds, gain):
+        return [run(method, s, 0.8 + gain + s / 1000, dataset=dataset) for s in range(seeds)]
+
+    base = [run("fedavg", s, 0.8, dataset=d) for s in range(3) for d in ("cora", "pubmed")]
+    both = runs("feddep", "cora", 3, 0.02) + runs("feddep", "pubmed", 3, 0.06)
+    early = runs("oracle", "cora", 3, 0.01) + runs("oracle", "pubmed", 1, 0.5)
+    shown = {(row[0], row[1]): row[2].split()[0] for row in lines([*base, *both, *early])}
+    assert shown["feddep", "all"] == shown["feddep", "cora"] == "+2.10"
+    assert shown["oracle†", "all"] == "+1.10"
+    alone = {row[1]: row[2].split()[0] for row in lines([*base, *both])}
+    assert alone["all"] == "+4.10"
+
+
 def test_a_line_counts_the_pairs_that_it_uses():
     # Cora with 10 clients lacks seed 1; PubMed has one seed and so no part in all.
     more = [run(m, s, 0.7, clients=10) for m in METHODS for s in (0, 2)]

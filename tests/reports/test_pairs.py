@@ -63,7 +63,8 @@ def test_equal_differences_have_no_interval_and_stay_open(values):
 def test_equal_differences_of_an_exact_measure_have_an_interval_of_one_point(value, word):
     found = Difference.of([value, value], exact=True)
     assert (found.ends, found.word) == ((value, value), word)
-    assert Difference.of([value], exact=True).ends is None  # one seed is one seed
+    assert Difference.of([value], exact=True).ends == (value, value)
+    assert Difference.of([value]).ends is None
 
 
 # The table

@@ -91,6 +91,15 @@ def test_without_a_seed_that_has_all_settings_their_means_count_alike():
     assert found.used == {CORA_3: 2, CORA_10: 1}
 
 
+def test_beside_others_a_data_set_needs_three_seeds():
+    two, three = {0: 0.01, 1: 0.03}, {0: 0.2, 1: 0.3, 2: 0.4}
+    found = pooled({CORA_3: three, PUBMED_3: two})
+    assert found.overall == found.datasets["cora"]
+    assert (found.certain, found.deciding) == (["cora"], 1)
+    assert found.mean == pytest.approx((0.02 + 0.3) / 2)
+    assert pooled({CORA_3: two, PUBMED_3: two}).certain == ["cora", "pubmed"]
+
+
 def test_exact_values_need_no_spread():
     found = pooled({CORA_3: {0: -1.0, 1: -1.0}, PUBMED_3: {0: -1.0, 1: -1.0}}, exact=True)
     assert found.overall.ends == (-1.0, -1.0)

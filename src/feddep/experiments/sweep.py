@@ -118,14 +118,17 @@ class Sweep:
         return [cell for cell in self.cells if _spec(cell) not in done]
 
     def waiting(self) -> list[tuple[Cell, float]]:
-        """What is to be run, and the seconds that each may take, the longest first.
+        """What is to be run, and the seconds that each may take.
 
+        The longest come first; of a timed sweep, all methods with one seed, then with the next.
         Cells that come to the same settings are one run. Seconds are those of the runs most like
         it in this folder, whichever sweep they belong to; without any they are 0.
         """
         cells = list({_spec(cell): cell for cell in self.missing()}.values())
         seconds = expected_seconds(cells, [(r["settings"], r["record"]) for r in self._stored()])
-        found = zip(cells, seconds, strict=True)
+        found = list(zip(cells, seconds, strict=True))
+        if self.timed:  # a machine is now faster, now slower: not one method after the other
+            return sorted(found, key=lambda one: _spec(one[0]).seed)
         return sorted(found, key=lambda one: one[1], reverse=True)
 
     def processes(self, at_once: int) -> int:

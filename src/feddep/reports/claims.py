@@ -12,15 +12,16 @@ claim if all of it lies in the claimed range, *against* it if all of it lies out
 - **open** otherwise.
 
 A range with two ends is also contradicted by two settings that are against it, if no more are for
-it: effects of opposite sign leave a mean in the middle. A claim about *every* setting is supported
-only if no setting is against it, and contradicted by two that are: one in a dozen would be no
-surprise among 95% intervals.
+it: effects of opposite sign leave a mean in the middle. A claim about *every* setting is
+contradicted by two that are against it: one in a dozen would be no surprise among 95% intervals.
+What is exact, such as bytes, one contradicts. Either kind of claim is supported only if the mean of
+every single setting lies in the range.
 
 One seed has no interval, nor have equal differences; data sets with nothing else stand outside the
 pooled interval, and a finding tells how many settings are in it. They cannot decide, but they can
-object: the mean over all data sets must be on the side of the verdict, and a claim about every
-setting needs each of their means in the range. Seconds decide nothing if they were measured beside
-other runs. While runs are missing a verdict is given *so far*; without any it is *not run yet*.
+object: the mean over all data sets must be on the side of the verdict. Seconds decide nothing if
+they were measured beside other runs. While runs are missing a verdict is given *so far*; without
+any it is *not run yet*.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -178,6 +179,7 @@ class Claim:
         above: the range that is claimed, as shares of 1, begins here; None where it has no end.
         below: and ends here.
         every: it is claimed of every setting.
+        caveat: what belongs beside a decision about it.
     """
 
     section: str
@@ -187,6 +189,7 @@ class Claim:
     above: float | None = 0.0
     below: float | None = None
     every: bool = False
+    caveat: str = ""
 
     @property
     def claimed(self) -> str:
@@ -215,28 +218,34 @@ class Claim:
         return UNDECIDED
 
     def verdict(self, found: Pooled) -> Verdict:
-        """What the runs say, by the rule at the top."""
+        """What the runs say, by the rule at the top, and what is to be known about it."""
+        own = self._decided(found)
+        reasons = [own.reason, self.caveat if own.word != OPEN else ""]
+        return replace(own, reason="; ".join(filter(None, reasons)))
+
+    def _decided(self, found: Pooled) -> Verdict:
         sides = [self.side(difference) for difference in found.settings.values()]
         agreeing, opposing = sides.count(FOR), sides.count(AGAINST)
         overall = self.side(found.overall)
-        if opposing >= COUNTEREXAMPLES and (self.every or (self._is_band and opposing >= agreeing)):
+        enough = 1 if self.measure.exact else COUNTEREXAMPLES
+        if opposing >= enough and (self.every or (self._is_band and opposing >= agreeing)):
             return Verdict(CONTRADICTED)
-        if overall == FOR and (opposing == 0 if self.every else agreeing >= opposing):
+        if overall == FOR and agreeing >= opposing:
             return self._supported(found)
         if overall == AGAINST and opposing >= agreeing:
             return Verdict(OPEN, _OBJECTION) if self.holds(found.mean) else Verdict(CONTRADICTED)
         return Verdict(OPEN)
 
     def _supported(self, found: Pooled) -> Verdict:
-        """Unless what has no interval objects."""
-        bare = [one.mean for one in found.settings.values() if one.ends is None]
-        outside = [mean for mean in bare if not self.holds(mean)]
-        if self.every and outside:
-            return Verdict(OPEN, f"{_settings(len(outside))} without interval outside")
+        """Unless the means of single settings, or of all, object."""
+        outside = sum(not self.holds(one.mean) for one in found.settings.values())
+        if outside and (self.every or self._is_band):
+            return Verdict(OPEN, f"{_settings(outside)} outside by the mean")
         if not self.holds(found.mean):
             return Verdict(OPEN, _OBJECTION)
+        bare = sum(one.ends is None for one in found.settings.values())
         if self.every and bare:
-            return Verdict(SUPPORTED, f"{_settings(len(bare))} by the mean alone")
+            return Verdict(SUPPORTED, f"{_settings(bare)} by the mean alone")
         return Verdict(SUPPORTED)
 
     @property
@@ -290,7 +299,7 @@ class Finding:
 
     @property
     def numbers(self) -> tuple[str, str, str, str, str]:
-        """Our mean, the paper's, whether ours holds it, settings by side, settings of all."""
+        """Our mean, the paper's, whether it lies inside ours, settings by side, settings of all."""
         printed = "–" if self.printed is None else points(self.printed)
         if self.found is None:
             return "–", printed, "–", "–", f"0 of {self.declared}"

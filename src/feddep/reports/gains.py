@@ -1,6 +1,6 @@
 """How far each method is above FedAvg and FedSage, pooled over settings: a line a data set."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from feddep.experiments.files import Record
 from feddep.reports.comparison import footnotes, marked
@@ -24,8 +24,9 @@ NOTE = (
     "Student-t interval; *above* or *below* where it excludes 0. A data set's seed counts once, "
     "with its mean over the numbers of clients, if it has all of those that are run so far; where "
     "no seed has, the mean over all runs stands without an interval. So does a mean over one seed, "
-    "or over equal differences. *all* is the mean over the data sets with an interval, over every "
-    "data set where none has one. Pairs are those that a line uses with each reference, counted "
+    "or over equal differences. *all* is the mean over the data sets where every method has an "
+    "interval from three seeds, over every data set where there are none such. Pairs are those "
+    "that a line uses with each reference, counted "
     "for the global metric."
 )
 
@@ -56,17 +57,28 @@ def gains(rows: Rows) -> Iterator[Table]:
 
 
 def pooled_pairs(rows: Rows, reference: str = REFERENCE) -> Iterator[Paired]:
-    """Every method against the reference in each data set, and in all if there are several."""
+    """Every method against the reference in each data set, and in all if there are several.
+
+    *All* are the same data sets for every method, or they could not be compared.
+    """
     runs = by_method(rows)
-    for method in in_order(name for name in runs if name != reference):
-        found = {metric: differences(runs, method, reference, metric) for metric in METRICS}
-        datasets = dict.fromkeys(setting[0] for setting in found[METRICS[0]])
-        for dataset in [*datasets, *([ALL] if len(datasets) > 1 else [])]:
-            own = {metric: _within(values, dataset) for metric, values in found.items()}
-            taken = {metric: pooled(values) for metric, values in own.items()}
+    found = {
+        method: {metric: differences(runs, method, reference, metric) for metric in METRICS}
+        for method in in_order(name for name in runs if name != reference)
+    }
+    found = {method: values for method, values in found.items() if values[METRICS[0]]}
+    certain = [set(pooled(values[METRICS[0]]).certain) for values in found.values()]
+    shared = set.intersection(*certain) if certain else set()
+    for method, values in found.items():
+        datasets = list(dict.fromkeys(setting[0] for setting in values[METRICS[0]]))
+        for name, those in [
+            *((dataset, {dataset}) for dataset in datasets),
+            *([(ALL, shared or set(datasets))] if len(datasets) > 1 else []),
+        ]:
+            taken = {metric: pooled(_within(values[metric], those)) for metric in METRICS}
             overall = {metric: one.overall for metric, one in taken.items()}
             pairs = sum(taken[METRICS[0]].used.values())
-            yield Paired((dataset,), method, overall, pairs)
+            yield Paired((name,), method, overall, pairs)
 
 
 def by_preset(rows: Rows) -> list[tuple[str, Rows]]:
@@ -106,8 +118,8 @@ def differences(runs: Runs, method: str, reference: str, metric: str) -> Values:
     }
 
 
-def _within(values: Values, dataset: str) -> Values:
-    return {setting: found for setting, found in values.items() if dataset in (setting[0], ALL)}
+def _within(values: Values, datasets: Container[str]) -> Values:
+    return {setting: found for setting, found in values.items() if setting[0] in datasets}
 
 
 def _line(key: tuple[str, ...], pairs: Sequence[Paired | None]) -> tuple[str, ...]:

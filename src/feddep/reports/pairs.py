@@ -63,10 +63,10 @@ class Difference:
             exact: equal differences are no chance, so their interval is a point.
         """
         mean = statistics.fmean(map(statistics.fmean, groups))
-        if min(map(len, groups)) < 2:
-            return cls(mean, None)
         if all(max(values) - min(values) < ROUNDING for values in groups):
             return cls(mean, 0.0 if exact else None)
+        if min(map(len, groups)) < 2:
+            return cls(mean, None)
         errors = [statistics.variance(values) / len(values) for values in groups]
         lost = [error**2 / (len(values) - 1) for error, values in zip(errors, groups, strict=True)]
         freedom = sum(errors) ** 2 / sum(lost)

@@ -16,7 +16,7 @@ from feddep.reports.figures import (
     score_point,
 )
 from feddep.reports.grids import NOT_RUN, in_order
-from feddep.reports.pairs import CONFIDENCE, METRICS, compared_settings, paired
+from feddep.reports.pairs import CONFIDENCE, METRICS, compared_settings, paired, score_of
 from feddep.reports.palette import Style, style_of
 from feddep.reports.source import Source
 from feddep.reports.summary import Rows, headings, setting_of
@@ -120,14 +120,13 @@ def gain_tables(source: Source) -> Iterator[Table]:
         for setting, records in groups.items():
             known = [source.lost_share(record) for record in records]
             lost = [share for share in known if share is not None]
+            base = [score_of(record, metric) for record in records if record["method"] == first]
             of_steps = [gains.get((setting, *step)) for step in steps]
-            pairs = [one.pairs for one in of_steps if one]
-            against = [one for one, step in zip(of_steps, steps, strict=True) if step[1] == first]
             line = (
                 f"{statistics.fmean(lost):.0%}" if lost else "–",
-                next((accuracy(one.base[metric]) for one in against if one), NOT_RUN),
+                accuracy(statistics.fmean(base)) if base else NOT_RUN,
                 *(str(one.differences[metric]) if one else NOT_RUN for one in of_steps),
-                str(min(pairs, default=0)),
+                _once_if_equal([one.pairs if one else 0 for one in of_steps]),
             )
             lines.append((*setting, *line))
         columns = [f"{marked(method)} over {reference}" for method, reference in steps]
@@ -177,6 +176,11 @@ def _series(source: Source, rows: Rows, metric: str) -> Iterator[Series]:
             points.append(score_point(share, records, metric, name))
         points.sort(key=lambda point: point.x)
         yield Series((method, kind), points, _look(kind, style_of(method)))
+
+
+def _once_if_equal(counts: Sequence[int]) -> str:
+    """Numbers of pairs, column by column where they differ."""
+    return str(counts[0]) if len(set(counts)) == 1 else " / ".join(map(str, counts))
 
 
 def _mean_share(source: Source, records: Sequence[Record]) -> float:

@@ -5,14 +5,16 @@ differences are no independent observations. A data set's seed therefore counts 
 over the settings; the interval of a data set is over its seeds. While runs are coming in, only the
 seeds count that have all the settings which the data set has so far: means over different settings
 are no observations of the same thing. Without such a seed the data set has the mean of its
-settings' means, and no interval.
+settings' means, and no interval. Beside data sets with more seeds, one with two stands outside the
+overall interval: two numbers tell too little of their spread for what Welch and Satterthwaite make
+of it.
 
 The overall mean gives every data set the same weight, as the paper's averages do, and speaks about
 these data sets: what another draw of the seeds would give, not what another data set would.
 """
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from feddep.reports.pairs import Difference
@@ -24,6 +26,9 @@ Values = Mapping[Setting, Mapping[int, float]]
 """A difference for each setting and seed."""
 
 
+_FIRM = 3  # seeds
+
+
 @dataclass(frozen=True)
 class Pooled:
     """What the differences say in each setting, in each data set and overall.
@@ -31,14 +36,16 @@ class Pooled:
     Attributes:
         settings: over the seeds of each setting.
         datasets: over the seeds of each data set, a seed being the mean of its settings.
-        overall: the mean over the data sets that have an interval; over all of them, and without
-            an interval, if none has.
+        overall: the mean over the data sets that decide; over all of them, and without an
+            interval, if none has one.
+        certain: the data sets that decide, if any has an interval.
         used: number of differences of each setting that stand in ``overall``.
     """
 
     settings: Mapping[Setting, Difference]
     datasets: Mapping[str, Difference]
     overall: Difference
+    certain: Sequence[str]
     used: Mapping[Setting, int]
 
     @property
@@ -69,7 +76,9 @@ def pooled(values: Values, *, exact: bool = False) -> Pooled:
         else Difference(_mean_of_means(by_dataset[dataset]), None)
         for dataset, found in seeds.items()
     }
-    certain = [dataset for dataset, one in datasets.items() if one.ends is not None]
+    with_interval = [dataset for dataset, one in datasets.items() if one.ends is not None]
+    firm = [dataset for dataset in with_interval if exact or len(seeds[dataset]) >= _FIRM]
+    certain = firm or with_interval
     overall = (
         Difference.over([list(seeds[dataset].values()) for dataset in certain], exact=exact)
         if certain
@@ -82,6 +91,7 @@ def pooled(values: Values, *, exact: bool = False) -> Pooled:
         },
         datasets=datasets,
         overall=overall,
+        certain=certain,
         used={
             setting: (len(seeds[setting[0]]) or len(found))
             if setting[0] in (certain or datasets)

@@ -169,7 +169,7 @@ def _gains(source: Source) -> Iterator[Shown]:
     figure = difference_figure("gains", title, panels | everything, REFERENCE)
     caption = (
         f"Does it pay? Accuracy above {REFERENCE}, paired by seed and pooled over numbers of "
-        f"clients, with {CONFIDENCE:.0%} confidence intervals where there is more than one seed. "
+        f"clients, with {CONFIDENCE:.0%} confidence intervals where several seeds have them all. "
         f"Less than half of the study over the share of lost edges is run. {_LEFT_OUT}"
     )
     yield Shown(FILES[1], figure, caption + _lacking(source), labelled=True)

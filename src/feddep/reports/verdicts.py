@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from feddep.reports.claims import CONTRADICTED, OPEN, SO_FAR, SUPPORTED, Claim, Finding, examine
 from feddep.reports.grids import NOT_RUN
-from feddep.reports.paper_claims import CLAIMS, QUESTIONS, SECTIONS
+from feddep.reports.paper_claims import CLAIMS, NEAR_CHANCE, QUESTIONS, SECTIONS
 from feddep.reports.source import Source
 from feddep.reports.table import Table
 
@@ -14,7 +14,7 @@ HEADINGS = (
     "verdict",
     "ours",
     "paper",
-    "ours holds it",
+    "paper's mean inside",
     "for / against / undecided",
     "settings",
     "tested as",
@@ -22,13 +22,14 @@ HEADINGS = (
 )
 NOTE = (
     "*Ours* is the mean over the settings that decide, with its 95% interval, and behind *of all* "
-    "the mean over every setting where some have one seed only and so no interval; *paper* is the "
-    "mean of its printed numbers for all these settings. Both are in percentage points of accuracy "
-    "unless the test says %. *Ours holds it* tells whether the paper's mean lies in our interval, "
-    "where both are of the same settings. *For*, *against* and *undecided* count the settings by "
-    "their own intervals. A claim is supported if the interval of the mean lies in the claimed "
-    "range and no more settings are against it than for it; contradicted if it lies outside and no "
-    "more are for it than against it; else open."
+    "the mean over every setting where some do not decide; *paper* is the mean of its printed "
+    "numbers for all these settings. Both are in percentage points of accuracy unless the test "
+    "says %. *Paper's mean inside* tells whether it lies in our interval, where both are of the "
+    "same settings; its own error is not counted. *For*, *against* and *undecided* count the "
+    "settings by their own intervals. A claim is supported if the interval of the mean lies in the "
+    "claimed range and no more settings are against it than for it; contradicted if it lies "
+    "outside and no more are for it than against it; else open. What is claimed of every setting, "
+    "or a range with two ends, also needs the mean of each setting in the range."
 )
 ALSO = "The same claims under the tuned preset and the authors' split"
 ASKED = "Our own question, which is no claim of the paper and not counted"
@@ -82,7 +83,9 @@ def summary(found: Findings) -> str:
     """How many claims have which verdict, in one sentence."""
     verdicts = [first.verdict.word for first, *_ in found.claims]
     counts = [f"{verdicts.count(word)} {word}" for word in _ORDER if word in verdicts]
-    return f"Of {len(verdicts)} claims: {', '.join(counts)}."
+    weak = sum(first.verdict.reason.endswith(NEAR_CHANCE) for first, *_ in found.claims)
+    said = f"Of {len(verdicts)} claims: {', '.join(counts)}."
+    return f"{said} Of those decided, {weak} are about a method near chance here." if weak else said
 
 
 def _examined(
