@@ -23,7 +23,7 @@ class Part:
 PARTS: Mapping[str, Part] = {
     "data": Part("the data table of the appendix", ()),
     "table1": Part("Table 1: every method, 3, 5 and 10 clients", ("table1",)),
-    "quota": Part("the authors' split, which the paper's numbers come from", ("quota",)),
+    "quota": Part("the authors' split, which the paper's numbers probably come from", ("quota",)),
     "table2": Part("Table 2: the number of clusters", ("table2",)),
     "hops": Part("the depth of the embeddings", ("hops",)),
     "privacy": Part("utility against privacy", ("privacy",)),

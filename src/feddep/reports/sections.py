@@ -220,7 +220,7 @@ PLANS: Mapping[str, Plan] = {
     ),
     "quota": Plan(
         "Table 1 under the authors' split",
-        "The split as the authors' code draws it, which the paper's numbers come from.",
+        "The split as the authors' code draws it, which the paper's numbers probably come from.",
         (paper_figure, paper_grids, ranks, _gains, _pairs("fedavg"), _pairs("fedsage")),
     ),
     "table2": Plan(
