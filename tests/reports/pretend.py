@@ -100,6 +100,15 @@ SWEEPS = {
         method = ["fedavg", "feddep"]
         seed = [0]
         """,
+    "longer": """
+        [grid]
+        dataset = ["cora"]
+        "training.rounds" = [6]
+        "partition.kind" = ["louvain", "random"]
+        "partition.clients" = [3, 10]
+        method = ["local", "fedavg", "feddep"]
+        seed = [0, 1]
+        """,
     "mine": """
         [grid]
         method = ["local", "fedavg"]

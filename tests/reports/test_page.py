@@ -193,7 +193,7 @@ def test_curves_are_means_over_the_seeds(experiments):
 
 def test_whole_features_are_the_end_of_the_line_of_weaker_ones(experiments):
     section = section_of(experiments, "pays")
-    _, lost, features = section.blocks[:3]
+    lost, features = section.blocks[:2]
     assert [text for _, text in features.panels[0].x.ticks] == ["0.1", "0.3", "1"]
     assert [panel.x.label for panel in lost.panels] == ["share of edges lost"] * 2
 

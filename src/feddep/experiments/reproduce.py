@@ -29,7 +29,7 @@ PARTS: Mapping[str, Part] = {
     "privacy": Part("utility against privacy", ("privacy",)),
     "curves": Part("training curves over 100 epochs", ("curves",)),
     "costs": Part("the table of extra cost", ("costs",)),
-    "pays": Part("when does it pay: lost edges and weaker features", ("pays",)),
+    "pays": Part("when does it pay: lost edges and weaker features", ("pays", "longer")),
 }
 
 
