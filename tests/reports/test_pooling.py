@@ -100,6 +100,13 @@ def test_beside_others_a_data_set_needs_three_seeds():
     assert pooled({CORA_3: two, PUBMED_3: two}).certain == ["cora", "pubmed"]
 
 
+def test_an_exact_value_stands_beside_others_that_vary():
+    one, two = [2.0], [1.0, 3.0]
+    assert Difference.over([one, two]).ends is None
+    half = Difference.of(two)
+    assert Difference.over([one, two], exact=True) == Difference(2.0, half.margin / 2)
+
+
 def test_exact_values_need_no_spread():
     found = pooled({CORA_3: {0: -1.0, 1: -1.0}, PUBMED_3: {0: -1.0, 1: -1.0}}, exact=True)
     assert found.overall.ends == (-1.0, -1.0)

@@ -63,12 +63,13 @@ class Difference:
             exact: equal differences are no chance, so their interval is a point.
         """
         mean = statistics.fmean(map(statistics.fmean, groups))
-        if all(max(values) - min(values) < ROUNDING for values in groups):
+        varied = [values for values in groups if max(values) - min(values) >= ROUNDING]
+        if not varied:
             return cls(mean, 0.0 if exact else None)
-        if min(map(len, groups)) < 2:
+        if min(map(len, groups)) < 2 and not exact:
             return cls(mean, None)
-        errors = [statistics.variance(values) / len(values) for values in groups]
-        lost = [error**2 / (len(values) - 1) for error, values in zip(errors, groups, strict=True)]
+        errors = [statistics.variance(values) / len(values) for values in varied]
+        lost = [error**2 / (len(values) - 1) for error, values in zip(errors, varied, strict=True)]
         freedom = sum(errors) ** 2 / sum(lost)
         quantile = float(student_t.ppf((1 + CONFIDENCE) / 2, freedom))
         return cls(mean, quantile * math.sqrt(sum(errors)) / len(groups))
