@@ -11,6 +11,8 @@ from feddep.errors import InputError, RuntimeFailureError
 from feddep.experiments import one_run, sweep
 from feddep.experiments.records import without_times
 from feddep.experiments.sweep import Sweep
+from feddep.scenario import presets
+from feddep.scenario.build import resolve
 from feddep.scenario.spec import RunSpec
 
 DECLARATION = """
@@ -267,16 +269,25 @@ def test_where_runs_cannot_be_started_the_sweep_says_so(monkeypatch):
         sweep._run_apart({"seed": 0})
 
 
-def test_a_record_of_a_preset_that_changed_since_counts_no_more(file, ran, monkeypatch):
-    file.write_text(DECLARATION.replace("seed = [0, 1]", "seed = [0]"))
-    declared = Sweep.read(file)
-    monkeypatch.setattr(
-        sweep,
-        "_run_apart",
-        lambda cell: {"method": cell["method"], "settings": {"training.rounds": 1, "gone.key": 1}},
-    )
-    declared.run(1, lambda *_: None)
-    assert declared.missing() == []
-    changed = {"training.rounds": 9}
-    monkeypatch.setattr(sweep, "_spec", lambda cell: RunSpec().with_settings(cell | changed))
-    assert len(declared.missing()) == 2
+def test_a_record_counts_for_what_was_run_whatever_its_preset_says_by_now(
+    file, monkeypatch, tmp_path
+):
+    def pretend(cell):
+        spec = resolve(RunSpec().with_settings(cell), cell)
+        return {"settings": spec.settings_of(["training"]) | {"gone.key": 1}}
+
+    def tuned(rounds):
+        presets_file = tmp_path / f"presets-{rounds}.toml"
+        presets_file.write_text(f'[tuned.fedavg.synthetic]\n"training.rounds" = {rounds}\n')
+        monkeypatch.setattr(presets, "FILE", presets_file)
+
+    monkeypatch.setattr(sweep, "_run_apart", pretend)
+    file.write_text('[grid]\nmethod = ["fedavg"]\npreset = ["paper", "tuned"]\n')
+    tuned(rounds=RunSpec().training.rounds)  # as in the paper: one run, under both names
+    Sweep.read(file).run(1, lambda *_: None)
+    assert Sweep.read(file).missing() == []
+    tuned(rounds=9)
+    assert [cell["preset"] for cell in Sweep.read(file).missing()] == ["tuned"]
+    other = file.with_name("other.toml")
+    other.write_text('[grid]\nmethod = ["fedavg"]\npreset = ["tuned"]\n"training.rounds" = [50]\n')
+    assert Sweep.read(other).missing() == []

@@ -11,10 +11,11 @@ A sweep is declared as data::
 
 Every combination of the grid is one run; ``[[grid]]`` several times declares several grids. A
 run's record is appended to a file of JSON lines together with the settings that it came from. A
-combination that is already there, or in the records of another sweep beside it, is not run again
-unless its preset has other values by now. Two combinations are the same if they come to the same
-settings: a default may be named or not, a preset that has nothing for a method and a data set is no
-other, and a method that has the whole graph does not ask how it would be dealt out.
+combination that is already there, or in the records of another sweep beside it, is not run again;
+a run counts for what it was, whatever values its preset has by now. Two combinations are the same
+if they come to the same settings: a default may be named or not, a preset that has nothing for a
+method and a data set is no other, and a method that has the whole graph does not ask how it would
+be dealt out.
 ``history = true`` above all keeps a thin history beside each record, for training curves; records
 without one do not count there. ``timed = true`` runs one at a time, and only records of runs that
 were alone count there: beside others a run takes up to several times as long.
@@ -166,8 +167,8 @@ class Sweep:
         found: dict[RunSpec, dict[str, Any]] = {}
         for row in self._stored():
             with suppress(InputError):  # settings that are no longer understood
-                spec = _spec(row["settings"])
-                if spec in wanted and self._has_what_counts(row) and _holds(row, spec):
+                spec = _spec_of_row(row)
+                if spec in wanted and self._has_what_counts(row):
                     found[spec] = row
         return [(cell, found[_spec(cell)]) for cell in self.cells if _spec(cell) in found]
 
@@ -204,11 +205,12 @@ def _combinations(grid: Mapping[str, Sequence[Any]]) -> Iterator[Cell]:
         yield dict(zip(grid, values, strict=True))
 
 
-def _holds(row: Mapping[str, Any], spec: RunSpec) -> bool:
-    """Whether the settings were resolved as they are now; a preset may have changed."""
-    known = set(spec_keys())  # a key may have gone since, once nobody used it any more
-    was = row["record"].get("settings", {})
-    return all(spec.value_of(key) == value for key, value in was.items() if key in known)
+def _spec_of_row(row: Mapping[str, Any]) -> RunSpec:
+    """What was run: the values that were used then, whatever a preset says by now."""
+    used: Mapping[str, Any] = row["record"].get("settings", {})
+    known = spec_keys()  # a key may have gone since, once nobody used it any more
+    given = {key: value for key, value in used.items() if key in known}
+    return _spec({**row["settings"], **given, **({"preset": "paper"} if used else {})})
 
 
 def _spec(cell: Cell) -> RunSpec:
