@@ -102,6 +102,8 @@ class TestGains:
         "oracle": (0.75, 0.85),
     }
 
+    declared = (*ACCURACIES, "fedsage")
+
     def source(self, without=()):
         rows = []
         for method, found in self.ACCURACIES.items():
@@ -117,7 +119,7 @@ class TestGains:
         # Another setting, so that there is something in which settings differ.
         cell = {"dataset": "citeseer", "partition.clients": 10, "method": "fedavg", "seed": 0}
         rows.append((cell | {"partition.kind": "louvain"}, row_of(cell)["record"]))
-        return Source("pays", [], rows, Paper({}))
+        return Source("pays", [{"method": m} for m in self.declared], rows, Paper({}))
 
     def tables(self, without=()):
         return list(gain_tables(self.source(without)))
@@ -145,6 +147,12 @@ class TestGains:
         assert silo.rows[0][-1] == "0 / 0 / 2 / 1"
         assert whole.rows[1][-4:] == ("not run yet", "not run yet", "not run yet", "0")
         assert re.fullmatch(r"0\.\d{4}", whole.rows[1][-5])  # the reference was run all the same
+
+    def test_a_method_that_is_not_declared_has_no_column(self, monkeypatch):
+        monkeypatch.setattr(TestGains, "declared", ("fedavg", "local", "feddep"))
+        whole, silo = self.tables()
+        assert whole.headings[-2:] == ("feddep over fedavg", "pairs")
+        assert silo.headings[-3:] == ("fedavg over local", "feddep over fedavg", "pairs")
 
     def test_the_figure_asks_whether_to_federate_and_whether_to_mend(self):
         (figure,) = bother_figure(self.source())

@@ -115,7 +115,11 @@ def gain_tables(source: Source) -> Iterator[Table]:
         for reference in ("local", "fedavg")
         for one in paired(source.rows, reference)
     }
-    for metric, steps in _STEPS.items():
+    declared = {cell["method"] for cell in source.cells}
+    for metric, every_step in _STEPS.items():
+        steps = [step for step in every_step if declared.issuperset(step)]
+        if not steps:
+            continue
         first, lines = steps[0][1], []
         for setting, records in groups.items():
             known = [source.lost_share(record) for record in records]
