@@ -8,11 +8,21 @@ from feddep.experiments.files import Record
 
 Settings = Mapping[str, Any]
 
+_ALIKE = (
+    ("method", "dataset", "training.rounds", "partition.clients"),
+    ("method", "dataset", "training.rounds"),
+    ("method", "dataset"),
+    ("dataset",),
+    ("method",),
+    (),
+)
+"""What runs must share to tell of each other; the first that some run shares decides."""
+
 
 def expected_seconds(
     cells: Sequence[Settings], known: Sequence[tuple[Settings, Record]]
 ) -> list[float]:
-    """For each cell the mean over the runs that share most of method and data set with it.
+    """For each cell the mean over the runs that are most like it.
 
     Args:
         cells: settings of the runs to come.
@@ -23,7 +33,7 @@ def expected_seconds(
 
 
 def _like(cell: Settings, known: Sequence[tuple[Settings, float]]) -> float:
-    for keys in (("method", "dataset"), ("dataset",), ("method",), ()):
+    for keys in _ALIKE:
         found = [cost for other, cost in known if _same(cell, other, keys)]
         if found:
             return fmean(found)
