@@ -44,7 +44,7 @@ def sweeps_of(names: Sequence[str], folder: Path, *, quick: bool) -> dict[str, S
 def seconds_left(sweep: Sweep, at_once: int) -> float | None:
     """How long the missing runs may take, from the runs most like them so far.
 
-    None where nothing has been run yet.
+    None where nothing has been run yet, or nothing is missing.
     """
     total = sum(seconds for _, seconds in sweep.waiting())
     return total / sweep.processes(at_once) or None
