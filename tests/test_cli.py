@@ -476,7 +476,7 @@ def test_a_damaged_checkpoint_is_named(feddep: Feddep, monkeypatch: pytest.Monke
     outcome = feddep(*RUN, "--out", "run", "--resume")
     assert outcome.code == 2
     assert "run/checkpoint.bin is damaged" in outcome.err
-    assert "without --resume" in outcome.err
+    assert "delete it and start again" in outcome.err
 
 
 # feddep partition
@@ -773,6 +773,18 @@ def test_the_report_is_written_from_the_declared_sweeps(feddep: Feddep):
     assert "quick version" in Path("report/report.md").read_text()
 
 
+def test_pages_that_would_have_one_name_are_refused(feddep: Feddep):
+    for folder in ("a/one", "b/one"):
+        assert feddep(*RUN, "--out", folder).code == 0
+    outcome = feddep("report", "a/one", "b/one", "--out", "pages")
+    assert outcome.code == 2
+    assert "have the same name" in outcome.err
+    assert not Path("pages").exists()
+    assert feddep("report", "a/one", "b/one").out.split() == [
+        *("a/one/report.html", "b/one/report.html")
+    ]
+
+
 @pytest.mark.parametrize("arguments", [["nowhere"], ["nowhere", "--quick"]])
 def test_a_report_about_no_run_is_an_error(feddep: Feddep, arguments: list[str]):
     outcome = feddep("report", *arguments)
@@ -867,6 +879,89 @@ def test_without_resume_another_preset_is_another_run(feddep: Feddep, tuned: Pat
     assert "rounds = 3 there, rounds = 2 here" in feddep(*SMALL, "--out", "run").err
 
 
+# feddep sweep, feddep reproduce
+
+DECLARED = """
+[grid]
+method = ["local", "fedavg"]
+seed = [0, 1]
+[quick]
+seed = [1]
+"training.rounds" = [1]
+"""
+
+
+@pytest.fixture
+def part(tmp_path: Path) -> Path:
+    """Where the runs of a part of the paper are declared, on the embedded data."""
+    folder = tmp_path / "experiments"
+    folder.mkdir()
+    (folder / "hops.toml").write_text(DECLARED)
+    return folder
+
+
+def test_a_part_is_reproduced_once(feddep: Feddep, part: Path, tried: list[Any]):
+    first = feddep("reproduce", "hops")
+    assert (first.code, len(tried)) == (0, 4)
+    assert "hops: 0 of 4 results are there" in first.err
+    assert "| local | 0.5000 ± 0.000 |" in first.out
+    assert len((part / "results/hops.jsonl").read_text().splitlines()) == 4
+    again = feddep("reproduce", "hops")
+    assert (again.code, again.out, len(tried)) == (0, first.out, 4)
+    assert "hops: 4 of 4 results are there" in again.err
+
+
+def test_the_small_version_of_a_part_is_kept_apart(feddep: Feddep, part: Path, tried: list[Any]):
+    assert feddep("reproduce", "hops", "--quick").code == 0
+    assert [(cell["seed"], cell["training.rounds"]) for cell in tried] == [(1, 1)] * 2
+    assert not (part / "results/hops.jsonl").exists()
+    assert len((part / "results/quick/hops.jsonl").read_text().splitlines()) == 2
+
+
+def test_a_sweep_is_run_and_shown(feddep: Feddep, part: Path, tried: list[Any]):
+    outcome = feddep("sweep", "experiments/hops.toml", "--at-once", 1)
+    assert (outcome.code, len(tried)) == (0, 4)
+    assert "| fedavg | 0.5000 ± 0.000 |" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["reproduce", "hopps"], "unknown part of the paper 'hopps'"),
+        (["reproduce", "table2"], "cannot read the sweep experiments/table2.toml"),
+        (["reproduce", "data"], "cannot read the paper's numbers from experiments/paper.toml"),
+        (["sweep", "nowhere.toml"], "cannot read the sweep nowhere.toml"),
+    ],
+)
+def test_what_cannot_be_reproduced_is_an_error_and_nothing_runs(
+    feddep: Feddep, part: Path, tried: list[Any], arguments: list[str], says: str
+):
+    outcome = feddep(*arguments)
+    assert outcome.code in (1, 2)
+    assert outcome.err.startswith("error: ")
+    assert says in outcome.err
+    assert tried == []
+    assert not (part / "results").exists()
+
+
+def test_where_records_cannot_be_written_nothing_runs(feddep: Feddep, part: Path, tried: list[Any]):
+    (part / "results").write_text("precious")
+    outcome = feddep("reproduce", "hops")
+    assert outcome.code == 2
+    assert "cannot write to experiments/results" in outcome.err
+    assert tried == []
+
+
+def test_data_that_are_not_there_are_asked_for_before_anything_runs(
+    feddep: Feddep, part: Path, tried: list[Any]
+):
+    (part / "hops.toml").write_text(DECLARED.replace("[grid]", '[grid]\ndataset = ["./gone"]'))
+    outcome = feddep("reproduce", "hops")
+    assert outcome.code == 2
+    assert "gone" in outcome.err
+    assert tried == []
+
+
 # feddep tune
 
 
@@ -875,15 +970,14 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What was run; a higher learning rate is better."""
     cells: list[dict[str, Any]] = []
 
-    def pretend(cell: dict[str, Any]) -> dict[str, Any]:
+    def pretend(cell: dict[str, Any], *, history: bool) -> dict[str, Any]:
         cells.append(cell)
         val = cell.get("training.learning_rate", 0.1)
-        return {
-            "scores": {"silo": {"val": val, "test": 0.5}, "global": {"test": 0.5}},
-            "seconds": dict.fromkeys(("total", "loading", "setup", "measuring"), 1.0),
-        }
+        scores = {"silo": {"val": val, "test": 0.5}, "global": {"test": 0.5}}
+        seconds = dict.fromkeys(("total", "loading", "setup", "measuring"), 1.0)
+        return {"record": {"scores": scores, "seconds": seconds}}
 
-    monkeypatch.setattr("feddep.experiments.sweep._run_apart", pretend)
+    monkeypatch.setattr("feddep.experiments.sweep.run_apart", pretend)
     return cells
 
 
@@ -931,15 +1025,15 @@ def test_a_tuning_that_is_interrupted_goes_on_where_it_was(
     tune = ["tune", *TUNE, "--trials", 2, "--seeds", 1, "--at-once", 1]
     from feddep.experiments import sweep
 
-    pretend = sweep._run_apart
+    pretend = sweep.run_apart
 
-    def interrupted(cell: dict[str, Any]) -> dict[str, Any]:
+    def interrupted(cell: dict[str, Any], *, history: bool) -> dict[str, Any]:
         if tried:
             raise KeyboardInterrupt
-        return pretend(cell)
+        return pretend(cell, history=history)
 
     with monkeypatch.context() as patch:
-        patch.setattr(sweep, "_run_apart", interrupted)
+        patch.setattr(sweep, "run_apart", interrupted)
         outcome = feddep(*tune)
     assert (outcome.code, outcome.out) == (130, "")
     assert not Path("experiments/tuning/local-synthetic.toml").exists()

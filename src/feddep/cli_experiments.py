@@ -131,20 +131,20 @@ def reproduce(
     for name, declared in sweeps_of(wanted, folder, quick=quick).items():
         left = seconds_left(declared, at_once or cores())
         guess = "" if left is None else f", about {left / 60:.0f} minutes left"
-        missing = len(declared.missing())
-        err_console.print(f"{name}: {missing} of {len(declared.cells)} runs to do{guess}")
+        missing, cells = len(declared.missing()), len(declared.cells)
+        err_console.print(f"{name}: {cells - missing} of {cells} results are there{guess}")
         _run_missing(declared, at_once)
         out_console.print(f"{name}\n{summary_table(declared.records())}", soft_wrap=True)
 
 
 def _data_table(folder: Path, *, quick: bool) -> None:
     """The part that trains nothing."""
-    import tomllib
-
     from feddep.experiments import data_table
+    from feddep.reports.against_paper import Paper
     from feddep.reports.comparison import markdown_table
 
-    printed = tomllib.loads((folder / "paper.toml").read_text())["data"]
+    printed = Paper.read(folder / "paper.toml").data
+    check_writable(folder / "results")
     names = ["cora", "citeseer"] if quick else list(printed)
     rows = list(data_table.measure(names, [0] if quick else range(5)))
     results = folder / "results"
@@ -173,6 +173,11 @@ def report(
         raise InputError("give run folders, or --quick, not both")
     for target in [out or Path("report")] if out or not runs else runs:
         check_writable(target)
+    if runs and out and len({run.resolve().name for run in runs}) < len(runs):
+        raise InputError(
+            "some of these folders have the same name, and so would their pages; leave out --out "
+            "to have each page in its run's folder"
+        )
     if runs:
         written = [write_run_page(run, out and out / f"{run.resolve().name}.html") for run in runs]
     else:
@@ -214,8 +219,6 @@ def tune(
     )
     if write:
         tuning.check_preset_file()
-    check_writable(folder)
-    tuning.check_data()
     _run_missing(tuning.runs, at_once)
     outcome = tuning.outcome()
     out_console.print(table_of(HEADINGS, tuning_rows(outcome)))
@@ -232,5 +235,7 @@ def _run_missing(declared: "Sweep", at_once: int | None) -> None:
     seconds = {json.dumps(cell): own for cell, own in declared.waiting()}
     if not seconds:
         return
+    check_writable(declared.results.parent)
+    declared.check_data()
     with counted(len(seconds), sum(seconds.values())) as tell:
         declared.run(at_once or cores(), lambda *news: tell(seconds[json.dumps(news[-1])]))

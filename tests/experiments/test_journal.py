@@ -197,6 +197,8 @@ def test_without_test_nodes_there_is_no_test_score():
         ([0.2, 0.3, 0.3], 2),
         ([0.0, 0.0], 1),
         ([None, None, None], 3),
+        ([None, 0.6, 0.5], 2),  # whoever has validation nodes was away at first
+        ([0.5, None, 0.4], 1),
     ],
 )
 def test_the_best_round_is_the_first_with_the_highest_validation_score_or_else_the_last(

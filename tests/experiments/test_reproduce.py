@@ -9,8 +9,6 @@ from feddep.errors import InputError
 from feddep.experiments import data_table
 from feddep.experiments.reproduce import PARTS, seconds_left, sweeps_of
 from feddep.experiments.sweep import Sweep
-from feddep.scenario.build import resolve
-from feddep.scenario.spec import RunSpec
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 METHODS_OF_TABLE_1 = 12
@@ -21,11 +19,10 @@ def declared():
     return sweeps_of(list(PARTS), EXPERIMENTS, quick=False)
 
 
-def test_every_part_is_declared_and_every_cell_can_be_run(declared):
-    assert {name for part in PARTS.values() for name in part.sweeps} == declared.keys()
-    for sweep in declared.values():
-        for cell in sweep.cells:
-            resolve(RunSpec().with_settings(cell), cell)
+def test_every_part_of_the_paper_is_declared(declared):
+    parts = ["data", "table1", "quota", "table2", "hops", "privacy", "curves", "costs", "pays"]
+    assert list(PARTS) == parts
+    assert list(declared) == [*parts[1:], "longer"]
 
 
 def test_table_1_has_every_cell_of_the_paper(declared):

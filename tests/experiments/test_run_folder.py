@@ -9,6 +9,7 @@ from safetensors.numpy import load_file
 
 from feddep.errors import DataError, InputError
 from feddep.experiments.folder import RunFolder, default_folder, write_model
+from feddep.privacy.ledger import OneShotSampling
 from feddep.scenario.spec import RunSpec
 
 SPEC = RunSpec()
@@ -22,7 +23,8 @@ def content(folder: Path) -> set[str]:
 
 def finished_run(path: Path) -> RunFolder:
     folder = RunFolder.claim(path, SPEC, resume=False)
-    folder.finish(RECORD, [{"round": 1}], [{"bias": np.zeros(2, np.float32)}])
+    weights = {"bias": np.zeros(2, np.float32)}
+    folder.finish(RECORD, [{"round": 1}], [weights], [weights], [[OneShotSampling(5, 0.5, 0.75)]])
     return folder
 
 
@@ -244,5 +246,5 @@ def test_a_truncated_checkpoint_is_named_with_what_to_do(tmp_path: Path, kept: i
     whole = (tmp_path / "checkpoint.bin").read_bytes()
     assert kept < len(whole)
     (tmp_path / "checkpoint.bin").write_bytes(whole[:kept])
-    with pytest.raises(DataError, match=r"checkpoint\.bin is damaged.*without --resume"):
+    with pytest.raises(DataError, match=r"checkpoint\.bin is damaged.*delete it and start again"):
         folder.load_checkpoint()

@@ -3,13 +3,16 @@ import json
 import os
 import signal
 import sys
+import threading
 from queue import SimpleQueue
 
 import pytest
 
-from feddep.errors import InputError, RuntimeFailureError
-from feddep.experiments import one_run, sweep
+from feddep.errors import DataError, InputError, RuntimeFailureError
+from feddep.experiments import one_run, runners, sweep
 from feddep.experiments.records import without_times
+from feddep.experiments.rows import in_use
+from feddep.experiments.runners import FailedRunError
 from feddep.experiments.sweep import Sweep
 from feddep.scenario import presets
 from feddep.scenario.build import resolve
@@ -40,12 +43,18 @@ def file(tmp_path):
 def ran(monkeypatch):
     cells = []
 
-    def pretend(cell):
+    def pretend(cell, *, history):
         cells.append(cell)
-        return {"method": cell["method"], "seed": cell["seed"], "seconds": SECONDS[cell["method"]]}
+        own = {"method": cell["method"], "seed": cell["seed"], "seconds": SECONDS[cell["method"]]}
+        return {"record": own}
 
-    monkeypatch.setattr(sweep, "_run_apart", pretend)
+    monkeypatch.setattr(sweep, "run_apart", pretend)
     return cells
+
+
+def apart(cell):
+    """The record of one run in a process of its own."""
+    return runners.run_apart(cell, history=False)["record"]
 
 
 def test_every_combination_of_the_grid_is_a_run(file):
@@ -102,14 +111,15 @@ def test_presets_that_come_to_the_same_are_one_run_under_two_names(file, ran, mo
 def test_who_has_the_whole_graph_runs_once_for_all_partitions(file, monkeypatch):
     cells = []
 
-    def pretend(cell):
+    def pretend(cell, *, history):
         cells.append(cell)
         clients = cell["partition.clients"]
         data = {"nodes": 150, "lost_share": clients / 100}
         seconds = {"total": 1.0, **REST}
-        return {"clients": clients, "partition": "louvain", "data": data, "seconds": seconds}
+        facts = {"clients": clients, "partition": "louvain", "data": data, "seconds": seconds}
+        return {"record": facts}
 
-    monkeypatch.setattr(sweep, "_run_apart", pretend)
+    monkeypatch.setattr(sweep, "run_apart", pretend)
     grid = DECLARATION.replace("seed = [0, 1]", '"partition.clients" = [3, 10]')
     file.write_text(grid.replace('["local", "fedavg"]', '["global", "fedavg"]'))
     declared = Sweep.read(file)
@@ -145,25 +155,95 @@ def test_what_will_take_longest_comes_first(file, ran):
     ]
 
 
-def test_a_failed_run_is_named_and_the_others_are_kept(file, monkeypatch):
-    def fails_for_seed_1(cell):
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_failed_runs_are_named_and_the_others_are_kept(file, monkeypatch, at_once):
+    def fails_for_seed_1(cell, *, history):
         if cell["seed"] == 1:
-            raise RuntimeFailureError(f"the run {cell} failed")
-        return {"seed": cell["seed"]}
+            raise FailedRunError(f"the run {cell} failed")
+        return {"record": {"seed": cell["seed"]}}
 
-    monkeypatch.setattr(sweep, "_run_apart", fails_for_seed_1)
-    with pytest.raises(RuntimeFailureError, match="'seed': 1"):
-        Sweep.read(file).run(1, lambda *_: None)
-    assert [record["seed"] for _, record in Sweep.read(file).records()] == [0]
+    monkeypatch.setattr(sweep, "run_apart", fails_for_seed_1)
+    file.write_text(DECLARATION.replace("[0, 1]", "[1, 0]"))
+    with pytest.raises(RuntimeFailureError, match=r"'seed': 1.* failed; 2 of 4 runs failed in all"):
+        Sweep.read(file).run(at_once, lambda *_: None)
+    assert [record["seed"] for _, record in Sweep.read(file).records()] == [0, 0]
+
+
+def test_what_goes_on_while_a_sweep_is_stopped_is_kept(file, monkeypatch):
+    """Whoever waited half an hour for a run should have it."""
+    stopped, asked = threading.Event(), []
+
+    def slow_for_seed_0(cell, *, history):
+        asked.append(cell)
+        assert cell["seed"] == 1 or stopped.wait(timeout=60)
+        return {"record": {"seed": cell["seed"]}}
+
+    def stop(*_):
+        stopped.set()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweep, "run_apart", slow_for_seed_0)
+    file.write_text(DECLARATION.replace('["local", "fedavg"]', '["local"]'))
+    with pytest.raises(KeyboardInterrupt):
+        Sweep.read(file).run(2, stop)
+    assert len(asked) == 2
+    assert [record["seed"] for _, record in Sweep.read(file).records()] == [0, 1]
+
+
+def test_what_somebody_else_ran_in_the_meantime_is_not_run_again(file, ran):
+    def run_the_rest(*_):
+        if len(ran) == 1:
+            other.run(1, lambda *_: None)
+
+    other = Sweep.read(file)
+    Sweep.read(file).run(1, run_the_rest)
+    assert len(ran) == 4
+
+
+def test_who_measures_seconds_is_alone_in_the_folder(file, ran):
+    def begin(text):
+        declared = file.with_name("other.toml")
+        declared.write_text(text + DECLARATION)
+        Sweep.read(declared).run(1, lambda *_: None)
+
+    results = file.parent / "results"
+    results.mkdir()
+    with in_use(results, alone=False):
+        begin("")
+        with pytest.raises(InputError, match="needs the machine to itself, but another is"):
+            begin("timed = true\n")
+    with (
+        in_use(results, alone=True),
+        pytest.raises(InputError, match="so needs the machine to itself, is running"),
+    ):
+        begin("history = true\n")
+
+
+def test_half_a_row_is_refused_with_its_place(file, ran):
+    Sweep.read(file).run(1, lambda *_: None)
+    results = file.parent / "results/small.jsonl"
+    results.write_text(results.read_text()[:-20])
+    with pytest.raises(DataError, match=r"line 4 of .*small.jsonl is not a whole row.*delete"):
+        Sweep.read(file).missing()
+
+
+def test_data_that_are_not_there_are_refused_before_anything_runs(file, ran, monkeypatch):
+    file.write_text(DECLARATION.replace("[grid]", '[grid]\ndataset = ["nowhere/at/all"]'))
+    declared = Sweep.read(file)
+    with pytest.raises(InputError, match="nowhere"):
+        declared.check_data()
+    declared.run(1, lambda *_: None)
+    declared.check_data()  # nothing is missing any more
 
 
 def test_histories_are_kept_where_they_are_declared(file, monkeypatch):
-    def pretend(cell):
+    def pretend(cell, *, history):
+        assert history
         return {"record": {"seed": cell["seed"]}, "history": {"round": [1], "loss": [0.5]}}
 
     plain = Sweep.read(file)
     file.write_text("history = true\n" + DECLARATION)
-    monkeypatch.setattr(sweep, "_run_with_history", pretend)
+    monkeypatch.setattr(sweep, "run_apart", pretend)
     declared = Sweep.read(file)
     declared.run(1, lambda *_: None)
     assert [history["loss"] for _, _, history in declared.histories()] == [[0.5]] * 4
@@ -208,6 +288,10 @@ def test_a_timed_sweep_takes_turns(file):
         ('[grid]\nmethod = "local"', "list of values"),
         ("[grid]\nnonsense = [1]", "unknown setting 'nonsense'"),
         ("[grid]\nseed = [0]\n[other]\na = 1", "expected \\[grid\\]"),
+        ("grid = 5", "\\[grid\\] must be a table \\(got \\[5\\]"),
+        ("fixed = 3\n[grid]\nseed = [0]", "\\[fixed\\] must be a table \\(got 3"),
+        ("[grid]\nseed = []", "entry of \\[grid\\] must be a list of values"),
+        ("[grid]\nseed = [0]\n[quick]\nseed = 0", "entry of \\[quick\\] must be a list"),
     ],
 )
 def test_a_wrong_declaration_is_refused_before_anything_runs(tmp_path, text, says):
@@ -217,15 +301,38 @@ def test_a_wrong_declaration_is_refused_before_anything_runs(tmp_path, text, say
         Sweep.read(path)
 
 
+def test_a_small_version_is_declared_or_refused(file):
+    with pytest.raises(InputError, match="no small version; add \\[quick\\]"):
+        Sweep.read(file, quick=True)
+    file.write_text(DECLARATION + "[quick]\nseed = [7]\n")
+    with pytest.raises(InputError, match="declares no run"):
+        Sweep.read(file, quick=True)
+
+
+def test_the_small_version_sets_a_single_value_and_only_chooses_among_several(file):
+    quick = """
+[quick]
+seed = [0]
+"generator.epochs" = [5]
+"training.learning_rate" = [0.1, 0.2]
+"""
+    file.write_text(DECLARATION + quick)
+    cells = Sweep.read(file, quick=True).cells
+    assert [(cell["method"], cell["seed"]) for cell in cells] == [("local", 0), ("fedavg", 0)]
+    assert all(cell["generator.epochs"] == 5 for cell in cells)
+    assert not any("training.learning_rate" in cell for cell in cells)
+
+
 def test_a_run_in_a_process_of_its_own_gives_a_record():
-    record = sweep._run_apart({"method": "local", "synthetic.nodes": 150, "training.rounds": 1})
+    cell = {"method": "local", "synthetic.nodes": 150, "training.rounds": 1}
+    record = apart(cell)
     assert record["method"] == "local"
     assert 0 <= record["scores"]["global"]["test"] <= 1
 
 
 def test_a_run_with_its_history_gives_one_entry_a_round():
     cell = {"method": "local", "synthetic.nodes": 150, "training.rounds": 2}
-    row = sweep._run_with_history(cell)
+    row = runners.run_apart(cell, history=True)
     assert row.keys() == {"record", "history"}
     history, scores = row["history"], row["record"]["scores"]
     assert history["round"] == [1, 2]
@@ -236,15 +343,15 @@ def test_a_run_with_its_history_gives_one_entry_a_round():
 
 def test_a_run_that_cannot_be_is_an_error_with_its_reason():
     with pytest.raises(RuntimeFailureError, match="more clients"):
-        sweep._run_apart({"synthetic.nodes": 150, "partition.clients": 151})
+        apart({"synthetic.nodes": 150, "partition.clients": 151})
 
 
 def test_a_run_after_a_failed_one_is_as_if_there_had_been_none():
     cell = {"method": "local", "synthetic.nodes": 150, "training.rounds": 1}
-    first = sweep._run_apart(cell)
+    first = apart(cell)
     with pytest.raises(RuntimeFailureError, match="more clients"):
-        sweep._run_apart({"synthetic.nodes": 150, "partition.clients": 151})
-    assert without_times(sweep._run_apart(cell)) == without_times(first)
+        apart({"synthetic.nodes": 150, "partition.clients": 151})
+    assert without_times(apart(cell)) == without_times(first)
 
 
 def test_a_run_whose_process_dies_is_an_error(monkeypatch):
@@ -263,25 +370,26 @@ def test_one_run_answers_line_by_line(monkeypatch, capsys):
 
 
 def test_where_runs_cannot_be_started_the_sweep_says_so(monkeypatch):
-    monkeypatch.setattr(sweep, "_IDLE", SimpleQueue())
-    monkeypatch.setattr(sweep.sys, "executable", "/bin/false")
-    with pytest.raises(RuntimeFailureError, match="runs cannot be started"):
-        sweep._run_apart({"seed": 0})
+    monkeypatch.setattr(runners, "_IDLE", SimpleQueue())
+    monkeypatch.setattr(runners.sys, "executable", "/bin/false")
+    says = 'carries out runs ended with exit code 1, at the run {"seed": 0}'
+    with pytest.raises(RuntimeFailureError, match=says):
+        apart({"seed": 0})
 
 
 def test_a_record_counts_for_what_was_run_whatever_its_preset_says_by_now(
     file, monkeypatch, tmp_path
 ):
-    def pretend(cell):
+    def pretend(cell, *, history):
         spec = resolve(RunSpec().with_settings(cell), cell)
-        return {"settings": spec.settings_of(["training"]) | {"gone.key": 1}}
+        return {"record": {"settings": spec.settings_of(["training"]) | {"gone.key": 1}}}
 
     def tuned(rounds):
         presets_file = tmp_path / f"presets-{rounds}.toml"
         presets_file.write_text(f'[tuned.fedavg.synthetic]\n"training.rounds" = {rounds}\n')
         monkeypatch.setattr(presets, "FILE", presets_file)
 
-    monkeypatch.setattr(sweep, "_run_apart", pretend)
+    monkeypatch.setattr(sweep, "run_apart", pretend)
     file.write_text('[grid]\nmethod = ["fedavg"]\npreset = ["paper", "tuned"]\n')
     tuned(rounds=RunSpec().training.rounds)  # as in the paper: one run, under both names
     Sweep.read(file).run(1, lambda *_: None)

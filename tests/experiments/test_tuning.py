@@ -124,9 +124,9 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
 def test_unknown_data_are_refused_unless_nothing_has_to_be_run(tmp_path: Path):
     tuning = Tuning.declare("fedavg", "coras", trials=2, folder=tmp_path)
     with pytest.raises(InputError, match="unknown data set 'coras'"):
-        tuning.check_data()
+        tuning.runs.check_data()
     finish(tuning, learning_rate)
-    tuning.check_data()
+    tuning.runs.check_data()
 
 
 # The choice
@@ -155,8 +155,10 @@ def test_test_scores_do_not_change_the_choice(tmp_path: Path):
     before = tuning.outcome()
     written = tuning.write_choice(before).read_bytes()
     rows = [json.loads(line) for line in tuning.results.read_text().splitlines()]
+    found = []
     for row in rows:
-        best = row["settings"].get("training.learning_rate") == 0.05
+        best = row["settings"].get("training.learning_rate") == 0.2  # not the one that was chosen
+        found.append(best)
         row["record"]["scores"]["silo"]["test"] = float(best)
         row["record"]["scores"]["global"] = {
             "test": float(best),
@@ -164,6 +166,7 @@ def test_test_scores_do_not_change_the_choice(tmp_path: Path):
             "val": float(best),
         }
     tuning.results.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert any(found)
     assert tuning.outcome() == before
     assert tuning.write_choice(tuning.outcome()).read_bytes() == written
 
@@ -244,11 +247,11 @@ def test_a_presets_file_that_cannot_be_written_is_found_early(
 def test_tuning_on_the_embedded_data_runs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     fixed = SMALL | {"partition.clients": 2, "training.rounds": 1}
     tuning = declare(tmp_path, "local", fixed=fixed, trials=2, seeds=1)
-    tuning.check_data()
+    tuning.runs.check_data()
     tuning.runs.run(1, lambda *_: None)
     first = tuning.outcome()
     assert all(0 <= score <= 1 for score in first.scores)
-    monkeypatch.setattr(sweep, "_run_apart", lambda cell: pytest.fail("ran again"))
+    monkeypatch.setattr(sweep, "run_apart", lambda *_, **__: pytest.fail("ran again"))
     again = declare(tmp_path, "local", fixed=fixed, trials=2, seeds=1)
     again.runs.run(1, lambda *_: None)
     assert again.outcome() == first

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from feddep.algorithms import METHODS
+from feddep.experiments.declaration import Cell
 from feddep.experiments.records import make_record, thin_history
-from feddep.experiments.sweep import Cell, Sweep, _spec
+from feddep.experiments.sweep import Sweep, _spec
 from feddep.scenario.build import resolve
 from feddep.scenario.spec import RunSpec
 

@@ -10,6 +10,7 @@ from feddep.reports.comparison import (
     accuracy,
     comparison_markdown,
     comparison_rows,
+    divergence,
     footnotes,
     markdown_table,
     marked,
@@ -79,7 +80,7 @@ def test_a_score_that_does_not_exist_is_a_dash():
 
 
 CROSS_EDGES = "† sees cross-client edges, which nobody has in our problem."
-RECONSTRUCTION = "‡ a reconstruction: no text of the original was at hand."
+RECONSTRUCTION = "‡ a reconstruction from what the FedDEP paper says about it."
 
 
 @pytest.mark.parametrize(
@@ -149,6 +150,15 @@ def test_the_page_says_if_methods_had_different_numbers_of_rounds():
 
 def test_the_same_records_give_the_same_page():
     assert comparison_markdown([record("local")]) == comparison_markdown([record("local")])
+
+
+def test_runs_whose_training_ran_away_are_named():
+    assert divergence([record("fedavg"), record("fedgnn")]) == []
+    away = record("fedgnn") | {"diverged": "no number in round 7"}
+    assert divergence([record("fedavg"), away, away | {"seed": 4}]) == [
+        "Training ran away and ended early, so the best round before counts: "
+        "fedgnn† on cora with M = 5, seed 3; fedgnn† on cora with M = 5, seed 4."
+    ]
 
 
 def test_the_summary_of_a_run_tells_scores_round_bytes_and_privacy():

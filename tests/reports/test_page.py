@@ -500,6 +500,13 @@ def test_a_record_without_prices_says_so(tmp_path):
     assert "sees cross-client edges" in page
 
 
+def test_training_that_ran_away_is_told(tmp_path):
+    record = folder_of(tmp_path) | {"diverged": "the loss of client 2 is no number in round 7"}
+    page = run_page(record, {"round": []})
+    assert "training ran away" in page
+    assert "client 2 is no number in round 7" in page
+
+
 def test_a_damaged_history_is_an_error_with_its_file(tmp_path):
     folder_of(tmp_path)
     (tmp_path / "history.jsonl").write_text("{")

@@ -1,6 +1,6 @@
 """FedGSL, a reconstruction: structure learning over noised node codes.
 
-No text of the original (Zhao et al. 2022) was at hand. What is known of it from the paper: clients
+Made without the text of the original (Zhao et al. 2022). What the paper says about it: clients
 upload noised codes of their nodes, and a graph across clients is learnt from them. Here the codes
 are low-dimensional embeddings of each client's own GNN, and the server links each node to the
 nearest codes of other clients.

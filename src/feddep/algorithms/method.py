@@ -25,7 +25,8 @@ class Method:
         sees_cross_edges: a third party that knows the edges between clients takes part, against
             the premise that nobody does; every table marks it.
         fusion: which of the classifier's layers take embeddings of missing neighbours.
-        reconstruction: no text of the original was at hand; every table says so.
+        reconstruction: made from what the paper says about it, without the text of the
+            original; every table says so.
         whole_graph: one party holds the whole graph; the number of clients does not matter.
     """
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, Self
 
 from safetensors.numpy import save
@@ -26,8 +27,11 @@ _FILES = (
     "history.jsonl",
     "spec.toml",
     "checkpoint.bin",
-    "report.html",  # of the run before
+    "ledger.json",
+    "report.html",
 )
+
+_CLIENTS = "clients"
 
 
 def default_folder(spec: RunSpec) -> Path:
@@ -88,8 +92,7 @@ class RunFolder:
                 )
             path.mkdir(parents=True, exist_ok=True)
             if not resume:
-                for name in _FILES:
-                    (path / name).unlink(missing_ok=True)
+                folder._clear()
             write_atomically(path / "spec.toml", spec.to_toml())
         except OSError as error:
             raise InputError(
@@ -125,7 +128,7 @@ class RunFolder:
         try:
             return unpack(file.read_bytes())
         except DataError as error:
-            raise DataError(f"{file} is damaged: {error}; run again without --resume") from None
+            raise DataError(f"{file} is damaged: {error}; delete it and start again") from None
 
     def write_history(self, history: Sequence[dict[str, Any]]) -> None:
         """One line a round."""
@@ -154,7 +157,7 @@ class RunFolder:
         if classifiers:  # or they stayed with the silos
             write_model(self.path / "model.safetensors", classifiers)
         for client, generator in enumerate(generators):
-            own = self.path / "clients" / str(client)
+            own = self.path / _CLIENTS / str(client)
             own.mkdir(parents=True, exist_ok=True)
             write_model(own / "generator.safetensors", [generator])
         if ledgers:
@@ -175,8 +178,15 @@ class RunFolder:
         if earlier != spec:
             raise InputError(
                 f"{self.path} holds a run with another spec ({_difference(earlier, spec)}); "
-                "choose another --out or delete that folder"
+                "delete that folder or choose another one"
             )
+
+    def _clear(self) -> None:
+        """Takes away what a finished run has left."""
+        for name in _FILES:
+            (self.path / name).unlink(missing_ok=True)
+        if (self.path / _CLIENTS).is_dir():
+            rmtree(self.path / _CLIENTS)
 
     def _content(self) -> list[str]:
         return [file.name for file in self.path.iterdir()] if self.path.is_dir() else []

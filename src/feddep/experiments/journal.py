@@ -82,7 +82,9 @@ class Journal:
         if stopping or time.perf_counter() - self._saved >= pause:
             self._checkpoint(progress)
         if stopping:
-            raise InterruptedRunError("stopped; the same command with --resume goes on from here")
+            raise InterruptedRunError(
+                "stopped; the same command goes on from here (feddep run: with --resume)"
+            )
         self._mark = time.perf_counter()
         self.measuring_seconds += self._mark - now
 
@@ -133,10 +135,10 @@ class Journal:
             )
 
     def _is_best(self, entry: Mapping[str, Any]) -> bool:
-        """Better than any round before; without validation nodes the last round counts."""
-        if not self.best or entry["silo"]["val"] is None:
-            return True
-        return bool(entry["silo"]["val"] > entry_of(self.history, self.best)["silo"]["val"])
+        """Better than any round before; as long as nobody could validate, the last one counts."""
+        best = entry_of(self.history, self.best)["silo"]["val"] if self.best else None
+        val = entry["silo"]["val"]
+        return best is None or (val is not None and bool(val > best))
 
     def _checkpoint(self, progress: Progress) -> None:
         if self.folder is None:

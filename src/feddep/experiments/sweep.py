@@ -21,34 +21,33 @@ without one do not count there. ``timed = true`` runs one at a time, and only re
 were alone count there: beside others a run takes up to several times as long.
 """
 
-import itertools
 import json
-import os
-import sys
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from subprocess import PIPE, Popen
-from typing import IO, Any, cast
+from threading import Lock
+from typing import Any
 
 from feddep.algorithms import find_method
 from feddep.errors import InputError, RuntimeFailureError
+from feddep.experiments.declaration import (
+    SWITCHES,
+    Cell,
+    declared_cells,
+    quick_cells,
+    read_declaration,
+)
 from feddep.experiments.expected_cost import expected_seconds
 from feddep.experiments.files import Record
+from feddep.experiments.rows import Row, append_row, in_use, read_rows
+from feddep.experiments.runners import FailedRunError, run_apart
 from feddep.graph.partition import PartitionSpec
 from feddep.scenario import presets
-from feddep.scenario.build import resolve
+from feddep.scenario.build import load, resolve
 from feddep.scenario.spec import RunSpec, spec_keys
-
-_SWITCHES = ("history", "timed")
-
-Cell = dict[str, Any]
-"""The settings of one run."""
 
 History = Mapping[str, Sequence[float | None]]
 """Columns of :func:`~feddep.experiments.records.thin_history`, one entry for each round."""
@@ -79,29 +78,19 @@ class Sweep:
             quick: only the runs that its ``[quick]`` names, with the settings that it adds;
                 their records stand in ``results/quick/``.
         """
-        try:
-            content = tomllib.loads(file.read_text())
-        except (OSError, tomllib.TOMLDecodeError) as error:
-            raise InputError(f"cannot read the sweep {file}: {error}") from None
-        if "grid" not in content or not content.keys() <= {"grid", "fixed", "quick", *_SWITCHES}:
-            raise InputError(
-                f"{file}: expected [grid] and perhaps [fixed], [quick], {' and '.join(_SWITCHES)} "
-                f"(got {list(content)})"
-            )
-        switches = {name: content.get(name, False) for name in _SWITCHES}
-        for name, value in switches.items():
-            if not isinstance(value, bool):
-                raise InputError(f"{file}: {name} must be true or false (got {value!r})")
-        fixed = content.get("fixed", {})
-        grids = content["grid"] if isinstance(content["grid"], list) else [content["grid"]]
-        if not all(isinstance(values, list) for grid in grids for values in grid.values()):
-            raise InputError(f"{file}: every entry of [grid] must be a list of values")
-        found = [fixed | cell for grid in grids for cell in _combinations(grid)]
+        content = read_declaration(file)
         folder = file.parent / "results"
-        if quick:
-            found, folder = _quick(found, content.get("quick", {})), folder / "quick"
+        if not quick:
+            found = declared_cells(content)
+        elif "quick" in content:
+            found, folder = quick_cells(content), folder / "quick"
+        else:
+            raise InputError(f"{file} has no small version; add [quick] to it, or run it whole")
+        if not found:
+            raise InputError(f"{file} declares no run; look at its lists of values")
         # Grids may overlap. Unknown keys and methods are refused here, before anything runs.
         cells = list({(_spec(cell), *_names(cell).values()): cell for cell in found}.values())
+        switches = {name: content[name] for name in SWITCHES}
         return cls(cells, folder / f"{file.stem}.jsonl", **switches)
 
     def records(self) -> list[tuple[Cell, Record]]:
@@ -132,6 +121,12 @@ class Sweep:
             return sorted(found, key=lambda one: _spec(one[0]).seed)
         return sorted(found, key=lambda one: one[1], reverse=True)
 
+    def check_data(self) -> None:
+        """Refuses data that cannot be loaded, before anything runs; without runs none is needed."""
+        specs = map(_spec, self.missing())
+        for dataset, synthetic in dict.fromkeys((spec.dataset, spec.synthetic) for spec in specs):
+            load(dataset, synthetic)
+
     def processes(self, at_once: int) -> int:
         """How many of so many processes the sweep takes."""
         return 1 if self.timed else at_once
@@ -140,31 +135,47 @@ class Sweep:
         """Runs what is missing, ``at_once`` runs at a time, each with one worker.
 
         What will take longest comes first, so that no process has a long run left when the others
-        are done; of what nothing is known, in the grid's order.
+        are done; of what nothing is known, in the grid's order. A run that fails keeps no other
+        from being run, and one that is done is stored, whatever happens elsewhere.
 
         Args:
             at_once: number of processes; a timed sweep has one, whatever is asked for.
             tell: called with (done, in all, settings) after every run.
+
+        Raises:
+            RuntimeFailureError: runs failed; it names the first of them.
         """
         at_once = self.processes(at_once)
         self.results.parent.mkdir(parents=True, exist_ok=True)
         missing = [cell for cell, _ in self.waiting()]
-        with ThreadPoolExecutor(at_once) as pool:
-            runs = {pool.submit(self._outcome, cell): cell for cell in missing}
+        failures = []
+        with in_use(self.results.parent, alone=self.timed), ThreadPoolExecutor(at_once) as pool:
+            runs = {pool.submit(self._run, cell, at_once): cell for cell in missing}
             try:
                 for done, run in enumerate(as_completed(runs), start=1):
-                    row = {"settings": runs[run], **run.result()}
-                    row["record"]["at_once"] = at_once
-                    with self.results.open("a") as file:
-                        file.write(json.dumps(row) + "\n")
+                    try:
+                        run.result()
+                    except FailedRunError as error:
+                        failures.append(str(error))
                     tell(done, len(missing), runs[run])
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
+        if failures:
+            raise RuntimeFailureError(_told(failures, len(missing)))
 
-    def _rows(self) -> list[tuple[Cell, dict[str, Any]]]:
+    def _run(self, cell: Cell, at_once: int) -> None:
+        """One run and its row; in a thread of its own, so that nobody need wait for it."""
+        if cell not in self.missing():  # another process has run it in the meantime
+            return
+        row = {"settings": cell, **self._outcome(cell)}
+        row["record"]["at_once"] = at_once
+        with _STORING:
+            append_row(self.results, row)
+
+    def _rows(self) -> list[tuple[Cell, Row]]:
         wanted = {_spec(cell) for cell in self.cells}
-        found: dict[RunSpec, dict[str, Any]] = {}
+        found: dict[RunSpec, Row] = {}
         for row in self._stored():
             with suppress(InputError):  # settings that are no longer understood
                 spec = _spec_of_row(row)
@@ -172,13 +183,14 @@ class Sweep:
                     found[spec] = row
         return [(cell, found[_spec(cell)]) for cell in self.cells if _spec(cell) in found]
 
-    def _stored(self) -> Iterator[dict[str, Any]]:
+    def _stored(self) -> Iterator[Row]:
         """All rows of the folder: what another sweep ran serves here too.
 
         A run of one's own comes last and counts.
         """
-        for file in [*sorted(self.results.parent.glob("*.jsonl")), self.results]:
-            yield from map(json.loads, file.read_text().splitlines() if file.exists() else [])
+        others = set(self.results.parent.glob("*.jsonl")) - {self.results}
+        for file in [*sorted(others), self.results]:
+            yield from read_rows(file)
 
     def _has_what_counts(self, row: Mapping[str, Any]) -> bool:
         if self.history and "history" not in row:
@@ -187,22 +199,12 @@ class Sweep:
 
     def _outcome(self, cell: Cell) -> dict[str, Any]:
         """What a row holds besides the settings."""
-        return _run_with_history(cell) if self.history else {"record": _run_apart(cell)}
+        return run_apart(cell, history=self.history)
 
 
-def _quick(cells: Sequence[Cell], wanted: Mapping[str, Sequence[Any]]) -> list[Cell]:
-    """The cells whose values are wanted; a key that a cell does not have takes the first value."""
-    defaults = {key: values[0] for key, values in wanted.items()}
-    return [
-        defaults | cell
-        for cell in cells
-        if all(cell[key] in values for key, values in wanted.items() if key in cell)
-    ]
-
-
-def _combinations(grid: Mapping[str, Sequence[Any]]) -> Iterator[Cell]:
-    for values in itertools.product(*grid.values()):
-        yield dict(zip(grid, values, strict=True))
+def _told(failures: Sequence[str], runs: int) -> str:
+    count = len(failures)
+    return failures[0] + (f"; {count} of {runs} runs failed in all" if count > 1 else "")
 
 
 def _spec_of_row(row: Mapping[str, Any]) -> RunSpec:
@@ -243,46 +245,5 @@ def _names(cell: Cell) -> dict[str, Any]:
     return {"preset": spec.preset, "clients": partition.clients, "partition": partition.kind}
 
 
-def _run_apart(cell: Cell) -> Record:
-    """The record of one run."""
-    record: Record = _output(cell, history=False)["record"]
-    return record
-
-
-def _run_with_history(cell: Cell) -> dict[str, Any]:
-    """``record`` and ``history`` of one run."""
-    return _output(cell, history=True)
-
-
-def _output(cell: Cell, *, history: bool) -> dict[str, Any]:
-    """One run in a process of its own, a fork of one that has everything loaded."""
-    try:
-        runner = _IDLE.get_nowait()
-    except Empty:
-        # -P: or a module in the current folder could be taken for one of the library's.
-        command = [sys.executable, "-P", "-m", "feddep.experiments.one_run"]
-        runner = Popen(command, stdin=PIPE, stdout=PIPE, text=True, env=_KEEP_MEMORY | os.environ)
-    output: dict[str, Any] = _asked(runner, {"settings": cell, "history": history})
-    _IDLE.put(runner)
-    if "failed" in output:
-        raise RuntimeFailureError(f"the run {json.dumps(cell)} failed: {output['failed']}")
-    return output
-
-
-def _asked(runner: "Popen[str]", question: Mapping[str, Any]) -> Any:
-    stdin, stdout = cast(IO[str], runner.stdin), cast(IO[str], runner.stdout)
-    with suppress(BrokenPipeError):  # it has ended, and there will be no answer
-        stdin.write(json.dumps(question) + "\n")
-        stdin.flush()
-    answer = stdout.readline()
-    if not answer:
-        raise RuntimeFailureError(f"runs cannot be started: exit code {runner.wait()}; see above")
-    return json.loads(answer)
-
-
-_KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "1000000000", "MALLOC_TRIM_THRESHOLD_": "4000000000"}
-"""For the C library: large arrays come and go in every step, and giving their memory back to the
-system only to be given it again, page by page, takes up to a quarter of a run's time."""
-
-_IDLE: "SimpleQueue[Popen[str]]" = SimpleQueue()
-"""Processes that wait for the next run; their input ends, and so do they, with this process."""
+_STORING = Lock()
+"""Held while a row is written."""

@@ -19,11 +19,12 @@ import numpy as np
 from feddep.algorithms import find_method, is_import_path
 from feddep.algorithms.method import Method
 from feddep.errors import InputError
+from feddep.experiments.declaration import Cell
 from feddep.experiments.files import Record, write_atomically
 from feddep.experiments.folder import plain_method, plain_name
-from feddep.experiments.sweep import Cell, Sweep
+from feddep.experiments.sweep import Sweep
 from feddep.scenario import presets
-from feddep.scenario.build import dataset_names, load, resolve
+from feddep.scenario.build import dataset_names, resolve
 from feddep.scenario.spec import RunSpec
 from feddep.scenario.toml import toml_value
 from feddep.seeding import Seeds
@@ -152,12 +153,6 @@ class Tuning:
     def runs(self) -> Sweep:
         """Every run of the search."""
         return Sweep([cell for trial in self.trials for cell in self._cells(trial)], self.results)
-
-    def check_data(self) -> None:
-        """Refuses data that cannot be loaded, before anything runs; finished searches need none."""
-        if self.runs.missing():
-            spec = self.trials[0].spec
-            load(spec.dataset, spec.synthetic)
 
     def outcome(self) -> Outcome:
         """The choice, once every run has its record."""

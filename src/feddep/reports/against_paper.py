@@ -48,22 +48,24 @@ class Printed:
 
 @dataclass(frozen=True)
 class Paper:
-    """The paper's Tables 1 and 2, as ``experiments/paper.toml`` holds them.
+    """What the paper prints, as ``experiments/paper.toml`` holds them.
 
     Attributes:
         accuracy: [mean, standard deviation] by data set, method and number of clients.
         clusters: those of FedDEP by data set, number of clusters and number of clients.
+        data: the data table of the appendix, by data set.
     """
 
     accuracy: dict[str, Any]
     clusters: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def read(cls, file: Path) -> "Paper":
         """Reads the file."""
         try:
             content = tomllib.loads(file.read_text(encoding="utf-8"))
-            return cls(content["accuracy"], content.get("clusters", {}))
+            return cls(content["accuracy"], content.get("clusters", {}), content.get("data", {}))
         except (OSError, tomllib.TOMLDecodeError, KeyError) as error:
             raise DataError(f"cannot read the paper's numbers from {file}: {error}") from None
 

@@ -10,7 +10,7 @@ SEES_CROSS_EDGES = "†"
 RECONSTRUCTION = "‡"
 MEANINGS = {
     SEES_CROSS_EDGES: "sees cross-client edges, which nobody has in our problem.",
-    RECONSTRUCTION: "a reconstruction: no text of the original was at hand.",
+    RECONSTRUCTION: "a reconstruction from what the FedDEP paper says about it.",
 }
 HEADINGS = ("method", "test (global)", "test (silo)", "bytes up", "bytes down", "seconds")
 
@@ -47,6 +47,20 @@ def _marks(method: str) -> Iterator[str]:
         yield SEES_CROSS_EDGES
     if known and known.reconstruction:
         yield RECONSTRUCTION
+
+
+def divergence(records: Iterable[Record]) -> list[str]:
+    """A note about runs whose training ran away, if there are such."""
+    found = {
+        f"{marked(r['method'])} on {r['dataset']} with M = {r['clients']}, seed {r['seed']}": None
+        for r in records
+        if "diverged" in r
+    }
+    if not found:
+        return []
+    return [
+        f"Training ran away and ended early, so the best round before counts: {'; '.join(found)}."
+    ]
 
 
 def comparison_markdown(records: Sequence[Record]) -> str:
@@ -107,6 +121,7 @@ def run_summary(record: Record) -> list[tuple[str, str]]:
         ("test accuracy, own silo", accuracy(scores["silo"]["test"])),
         ("validation accuracy, own silo", accuracy(scores["silo"]["val"])),
         ("best round", f"{record['best_round']} of {record['rounds']}"),
+        *([("training ran away", record["diverged"])] if "diverged" in record else []),
         ("sent up / down", f"{size(traffic['up_bytes'])} / {size(traffic['down_bytes'])}"),
         ("seconds", f"{record['seconds']['total']:.1f}"),
         ("privacy", record["privacy"]["verdict"]),

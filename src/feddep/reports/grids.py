@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from feddep.algorithms import METHODS
 from feddep.reports.against_paper import Printed
-from feddep.reports.comparison import footnotes, marked, points
+from feddep.reports.comparison import divergence, footnotes, marked, points
 from feddep.reports.source import Source
 from feddep.reports.summary import spread
 from feddep.reports.table import Table
@@ -58,6 +58,8 @@ def _paper_grids(source: Source) -> Iterator[Table]:
     for (dataset, preset, split), scores in grids.items():
         if not _any(scores):
             continue
+        of_this = {"dataset": dataset, "preset": preset, "split": split}
+        own = [record for _, record in source.rows if of_this.items() <= record.items()]
         methods = in_order(scores)
         lines = {
             marked(method): {
@@ -67,7 +69,7 @@ def _paper_grids(source: Source) -> Iterator[Table]:
             for method in methods
         }
         title = f"{dataset}, preset {preset}, {split} split"
-        yield _grid(title, "method", lines, footnotes(methods))
+        yield _grid(title, "method", lines, [*footnotes(methods), *divergence(own)])
 
 
 def _cluster_grids(source: Source) -> Iterator[Table]:

@@ -2,14 +2,15 @@
 
 import json
 import re
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 
 from feddep.errors import DataError, InputError
 from feddep.experiments import data_table
 from feddep.experiments.files import write_atomically
+from feddep.reports.against_paper import Paper
 from feddep.reports.charts import Figure, figure_svg
 from feddep.reports.grids import NOT_RUN
 from feddep.reports.latex import latex_tables
@@ -90,7 +91,8 @@ def html(sections: Sequence[Section], about: Sequence[str]) -> str:
     links = [(section.name, section.title, section.state) for section in sections]
     body = [*map(paragraph, about), contents(links)]
     for section in sections:
-        body.append(f'<section id="{section.name}"><h2>{section.title}</h2>')
+        name, title = escape(section.name), escape(section.title)
+        body.append(f'<section id="{name}"><h2>{title}</h2>')
         body.append(paragraph(section.text))
         is_open = section.done < section.declared
         body.append(paragraph(section.state, "state open" if is_open else "state"))
@@ -107,7 +109,7 @@ def _data_section(experiments: Path, *, quick: bool) -> Section:
     results = experiments / "results"
     file = (results / "quick" if quick else results) / "data.json"
     title, text = "The data", "What Louvain leaves of each graph; every entry ours / the paper's."
-    printed = tomllib.loads((experiments / "paper.toml").read_text()).get("data", {})
+    printed = Paper.read(experiments / "paper.toml").data
     if not file.exists():
         planned = len(printed) * len(data_table.CLIENTS)
         return Section("data", title, text, 0, planned, [], "rows")

@@ -9,7 +9,7 @@ from typing import Any
 
 from feddep.experiments.files import Record
 from feddep.reports.charts import Figure
-from feddep.reports.comparison import footnotes, marked
+from feddep.reports.comparison import divergence, footnotes, marked
 from feddep.reports.costs import NOTES, Cost, costs_of, formula_table, measured_table
 from feddep.reports.curves import curves_figure
 from feddep.reports.figures import costs_figure, lines_figure, pairs_figure, paper_figure
@@ -146,7 +146,8 @@ def privacy_table(rows: Rows) -> Table:
         groups.setdefault((*facts, epsilon), []).append(record)
     lines = [(*facts[:4], *_private_cells(records)) for facts, records in groups.items()]
     headings = ("dataset", "M", "method", "mechanism", "ε as printed", "ε composed", "ε sound")
-    notes = footnotes(record["method"] for _, record in rows)
+    records = [record for _, record in rows]
+    notes = [*footnotes(record["method"] for record in records), *divergence(records)]
     columns = (*headings, "δ sound", "promise", "global test", "silo test", "seeds")
     return Table(columns, lines, (*notes, _PRICES), "Accuracy and privacy")
 
@@ -168,8 +169,9 @@ def _curves(source: Source) -> Iterator[Block]:
 
 
 def _costs(source: Source) -> Iterator[Block]:
-    for title, costs in comparable_costs(source.rows):
-        yield costs_figure(costs, title)
+    for number, (title, costs) in enumerate(comparable_costs(source.rows), start=1):
+        figure = costs_figure(costs, title)
+        yield figure if number == 1 else replace(figure, name=f"{figure.name}-{number}")
         table = measured_table(costs)
         yield replace(table, title=f"Measured: {title}", notes=(*table.notes, *NOTES))
         formulas = formula_table(costs)

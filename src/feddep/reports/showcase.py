@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from feddep.experiments.files import Record
 from feddep.reports.charts import Figure, figure_svg
-from feddep.reports.comparison import footnotes, marked
+from feddep.reports.comparison import divergence, footnotes, marked
 from feddep.reports.figures import FAR, difference_figure, paper_figure
 from feddep.reports.gains import ALL, pooled_pairs
 from feddep.reports.grids import NOT_RUN, in_order
@@ -72,7 +72,8 @@ def main_table(source: Source) -> Table:
         (marked(method), *(_cell(source, method, name, scores, seeds) for name in datasets))
         for method in methods
     ]
-    return Table(("method", *datasets), lines, (*footnotes(methods), _NOTE))
+    ran_away = divergence(record for _, record in _shown_rows(source))
+    return Table(("method", *datasets), lines, (*footnotes(methods), *ran_away, _NOTE))
 
 
 def shown(sources: Mapping[str, Source]) -> list[Shown]:

@@ -69,7 +69,9 @@ class Library(Mapping[str, Source]):
             quick: look at the small versions.
         """
         self._experiments, self._quick = experiments, quick
-        self._names = [file.stem for file in sorted(experiments.glob("*.toml")) if _is_sweep(file)]
+        wanted = {"grid", "quick"} if quick else {"grid"}
+        files = sorted(experiments.glob("*.toml"))
+        self._names = [file.stem for file in files if wanted <= _tables(file)]
         self._read: dict[str, Source] = {}
 
     def __getitem__(self, name: str) -> Source:
@@ -113,9 +115,10 @@ def _lost_shares(file: Path) -> dict[tuple[str, int, int], float]:
         raise DataError(f"cannot read the data table from {file}: {error}") from None
 
 
-def _is_sweep(file: Path) -> bool:
+def _tables(file: Path) -> set[str]:
+    """What a declaration declares."""
     try:
-        return "grid" in tomllib.loads(file.read_text())
+        return set(tomllib.loads(file.read_text()))
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"cannot read {file}: {error}") from None
 

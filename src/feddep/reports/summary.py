@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from feddep.experiments.files import Record
-from feddep.reports.comparison import footnotes, marked
+from feddep.reports.comparison import divergence, footnotes, marked
 from feddep.reports.table import Table
 
 Rows = Sequence[tuple[Mapping[str, Any], Record]]
@@ -39,6 +39,7 @@ def summary(rows: Rows) -> Table:
     ]
     columns = (*headings(names), "global test", "silo test", "silo val", "seeds")
     notes = footnotes(str(settings.get("method")) for settings, _ in rows)
+    notes += divergence(record for _, record in rows)
     return Table(columns, lines, notes)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from feddep.reports.claims import CONTRADICTED, OPEN, SO_FAR, SUPPORTED, Claim, Finding, examine
 from feddep.reports.grids import NOT_RUN
-from feddep.reports.paper_claims import CLAIMS, NEAR_CHANCE, QUESTIONS, SECTIONS
+from feddep.reports.paper_claims import CLAIMS, FAR_BELOW, QUESTIONS, SECTIONS
 from feddep.reports.source import Source
 from feddep.reports.table import Table
 
@@ -83,7 +83,7 @@ def summary(found: Findings) -> str:
     """How many claims have which verdict, in one sentence."""
     verdicts = [first.verdict.word for first, *_ in found.claims]
     counts = [f"{verdicts.count(word)} {word}" for word in _ORDER if word in verdicts]
-    weak = sum(first.verdict.reason.endswith(NEAR_CHANCE) for first, *_ in found.claims)
+    weak = sum(first.verdict.reason.endswith(FAR_BELOW) for first, *_ in found.claims)
     said = f"Of {len(verdicts)} claims: {', '.join(counts)}."
     return f"{said} Of those decided, {weak} are about a method near chance here." if weak else said
 

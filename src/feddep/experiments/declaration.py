@@ -1,0 +1,68 @@
+"""A sweep as its author writes it down, as settings of single runs."""
+
+import itertools
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from feddep.errors import InputError
+
+SWITCHES = ("history", "timed")
+
+Cell = dict[str, Any]
+"""The settings of one run."""
+
+
+def read_declaration(file: Path) -> dict[str, Any]:
+    """The tables and switches of a file.
+
+    Raises:
+        InputError: something in it is not of the kind it must be.
+    """
+    try:
+        content = tomllib.loads(file.read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"cannot read the sweep {file}: {error}") from None
+    if "grid" not in content or not content.keys() <= {"grid", "fixed", "quick", *SWITCHES}:
+        raise InputError(
+            f"{file}: expected [grid] and perhaps [fixed], [quick], {' and '.join(SWITCHES)} "
+            f"(got {list(content)})"
+        )
+    for name in SWITCHES:
+        if not isinstance(content.setdefault(name, False), bool):
+            raise InputError(f"{file}: {name} must be true or false (got {content[name]!r})")
+    if not isinstance(content["grid"], list):
+        content["grid"] = [content["grid"]]
+    for name, tables in (
+        ("fixed", [content.setdefault("fixed", {})]),
+        ("grid", content["grid"]),
+        ("quick", [content.get("quick", {})]),
+    ):
+        if not all(isinstance(table, dict) for table in tables):
+            raise InputError(f"{file}: [{name}] must be a table (got {content[name]!r})")
+        values = [value for table in tables for value in table.values() if name != "fixed"]
+        if not all(isinstance(value, list) and value for value in values):
+            raise InputError(f"{file}: every entry of [{name}] must be a list of values")
+    return content
+
+
+def declared_cells(content: Mapping[str, Any]) -> list[Cell]:
+    """Every combination of each grid, with what is fixed."""
+    return [content["fixed"] | cell for grid in content["grid"] for cell in _combinations(grid)]
+
+
+def quick_cells(content: Mapping[str, Any]) -> list[Cell]:
+    """The cells whose values ``[quick]`` names; a single value is also set where there is none."""
+    wanted: Mapping[str, Sequence[Any]] = content["quick"]
+    defaults = {key: values[0] for key, values in wanted.items() if len(values) == 1}
+    return [
+        defaults | cell
+        for cell in declared_cells(content)
+        if all(cell[key] in values for key, values in wanted.items() if key in cell)
+    ]
+
+
+def _combinations(grid: Mapping[str, Sequence[Any]]) -> Iterator[Cell]:
+    for values in itertools.product(*grid.values()):
+        yield dict(zip(grid, values, strict=True))

@@ -1,0 +1,68 @@
+"""Rows of sweeps on the disk: a file of JSON lines for each sweep, all in one folder."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from feddep.errors import DataError, InputError
+
+Row = dict[str, Any]
+"""``settings``, ``record`` and perhaps ``history`` of one run."""
+
+
+def read_rows(file: Path) -> Iterator[Row]:
+    """The rows of a file; none if there is no such file.
+
+    Raises:
+        DataError: a line is not a whole row, as when the disk was full; it names the line.
+    """
+    lines = file.read_text().splitlines() if file.exists() else []
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise DataError(
+                f"line {number} of {file} is not a whole row ({error}); delete that line, "
+                "and the run is run again"
+            ) from None
+        yield row
+
+
+def append_row(file: Path, row: Row) -> None:
+    """Adds a row at the end."""
+    with file.open("a") as out:
+        out.write(json.dumps(row) + "\n")
+
+
+@contextmanager
+def in_use(folder: Path, *, alone: bool) -> Iterator[None]:
+    """Holds the folder for a sweep that runs; several may, unless one must be alone.
+
+    Raises:
+        InputError: the others do not go with this one.
+    """
+    lock = os.open(folder, os.O_RDONLY)  # the folder itself, so nothing is left behind
+    try:
+        _take(lock, folder, alone=alone)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _take(lock: int, folder: Path, *, alone: bool) -> None:
+    try:
+        fcntl.flock(lock, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(
+            f"{_WHY[alone]} in {folder}; wait until that one is done and try again"
+        ) from None
+
+
+_WHY: Mapping[bool, str] = {
+    True: "this sweep measures seconds and needs the machine to itself, but another is running",
+    False: "a sweep that measures seconds, and so needs the machine to itself, is running",
+}
