@@ -9,7 +9,7 @@ from feddep.phases.true_neighbours import TrueNeighbours
 
 METHOD = Method(
     name="oracle",
-    summary="FedDEP given the true missing neighbours: a ceiling, not a method to deploy.",
+    summary="FedDEP given the true missing neighbours: a yardstick, not a method to deploy.",
     phases=(LocalGnnTraining(), TrueNeighbours(), Averaging(mender=KnownNeighbours())),
     discloses=frozenset({"embeddings", "classifier"}),
     preset_of=feddep.METHOD.name,
