@@ -33,9 +33,9 @@ def read_rows(file: Path) -> Iterator[Row]:
 
 
 def append_row(file: Path, row: Row) -> None:
-    """Adds a row at the end."""
-    with file.open("a") as out:
-        out.write(json.dumps(row) + "\n")
+    """Adds a row at the end, all of it at once."""
+    with file.open("ab", buffering=0) as out:
+        out.write((json.dumps(row) + "\n").encode())
 
 
 @contextmanager

@@ -166,9 +166,10 @@ class Sweep:
 
     def _run(self, cell: Cell, at_once: int) -> None:
         """One run and its row; in a thread of its own, so that nobody need wait for it."""
-        if cell not in self.missing():  # another process has run it in the meantime
-            return
-        row = {"settings": cell, **self._outcome(cell)}
+        with _STORING:
+            if cell not in self.missing():  # another process has run it in the meantime
+                return
+        row = {"settings": cell, **run_apart(cell, history=self.history)}
         row["record"]["at_once"] = at_once
         with _STORING:
             append_row(self.results, row)
@@ -196,10 +197,6 @@ class Sweep:
         if self.history and "history" not in row:
             return False
         return not self.timed or row["record"].get("at_once") == 1
-
-    def _outcome(self, cell: Cell) -> dict[str, Any]:
-        """What a row holds besides the settings."""
-        return run_apart(cell, history=self.history)
 
 
 def _told(failures: Sequence[str], runs: int) -> str:
@@ -246,4 +243,4 @@ def _names(cell: Cell) -> dict[str, Any]:
 
 
 _STORING = Lock()
-"""Held while a row is written."""
+"""Held while rows are read or written in a thread, so that nobody sees half of one."""
