@@ -14,7 +14,7 @@ def run(method, score, *, dataset="msacademic", clients=5, told=("none", None), 
     settings |= {name.replace("__", "."): value for name, value in more.items()}
     mechanism, epsilon = told
     record = {"method": method, "dataset": dataset, "clients": clients, "seed": seed}
-    record["scores"] = {"global": {"test": score}}
+    record["scores"] = {"global": {"test": score}, "silo": {"test": score - 0.1}}
     record["privacy"] = {"mechanism": mechanism, "sound": {"epsilon": epsilon}}
     return settings, record
 
@@ -22,6 +22,10 @@ def run(method, score, *, dataset="msacademic", clients=5, told=("none", None), 
 def panels(rows):
     (figure,) = privacy_figure(Source("privacy", [], rows, Paper({})))
     return {panel.title: panel for panel in figure.panels}
+
+
+def drawn(panel):
+    return [[(point.x, round(point.y, 4)) for point in one.points] for one in panel.series]
 
 
 def noised(clients):
@@ -67,9 +71,10 @@ def test_a_further_setting_makes_a_line_of_its_own_in_the_same_panel(name, value
         for one in told
         for seed in (0, 1)
     ]
-    (panel,) = panels(rows).values()
-    lines = [[(point.x, round(point.y, 4)) for point in one.points] for one in panel.series]
-    assert lines == [[(4.0, 0.74), (8.0, 0.78)], [(4.0, 0.6), (8.0, 0.6)]]
+    panel, silo = panels(rows).values()
+    assert drawn(panel) == [[(4.0, 0.74), (8.0, 0.78)], [(4.0, 0.6), (8.0, 0.6)]]
+    assert silo.title.endswith("on the own silo")
+    assert drawn(silo) == [[(4.0, 0.64), (8.0, 0.68)], [(4.0, 0.5), (8.0, 0.5)]]
     assert [one.style.hollow for one in panel.series] == [False, True]
     assert {one.keys for one in panel.series} == {("fedavg", "randomised-response")}
 
@@ -79,7 +84,7 @@ def test_seeds_whose_noise_was_sought_for_one_epsilon_are_one_point():
         run("fedavg", score, told=("dp-sgd", epsilon), seed=seed, privacy__epsilon=8.0)
         for seed, (score, epsilon) in enumerate([(0.2, 7.9991), (0.3, 8.0), (0.4, 7.9987)])
     ]
-    (panel,) = panels(rows).values()
+    panel, _ = panels(rows).values()
     ((point,),) = [one.points for one in panel.series]
     assert (point.x, round(point.y, 4)) == (8.0, 0.3)
 

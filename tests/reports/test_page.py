@@ -165,7 +165,7 @@ def test_level_lines_show_methods_without_the_setting(experiments):
 def test_privacy_is_drawn_over_the_sound_epsilon(experiments):
     section = section_of(experiments, "privacy")
     figure, table = section.blocks
-    cora, msacademic = figure.panels
+    cora, _, msacademic = figure.panels
     bounded = [one for one in cora.series if "randomised-response" in one.keys]
     assert [[point.x for point in one.points] for one in bounded] == [[2.0, 8.0]] * 2
     assert {one.keys for one in cora.series if "no bound" in one.points[0].tip} == {

@@ -10,6 +10,7 @@ from feddep.reports.charts import Axis, Figure, Key, Panel, Point, Series
 from feddep.reports.comparison import marked
 from feddep.reports.figures import (
     ACCURACY,
+    METRIC_NAMES,
     ZOOM,
     Mark,
     interval,
@@ -21,6 +22,7 @@ from feddep.reports.figures import (
     scores_of,
     told,
 )
+from feddep.reports.pairs import METRICS
 from feddep.reports.palette import Style, style_of_mechanism
 from feddep.reports.source import Source, shared_settings, title_of
 from feddep.reports.summary import Rows
@@ -42,7 +44,7 @@ def privacy_figure(source: Source) -> Iterator[Figure]:
         mechanisms |= {run.mechanism for run in runs}
         bounded = sorted({run.epsilon for run in runs if run.epsilon is not None})
         if bounded:
-            panels.append(_privacy_panel(title, runs, bounded))
+            panels += [_privacy_panel(title, runs, bounded, metric) for metric in METRICS]
         else:
             panels.append(_unbounded_panel(title, runs))
     keys = method_keys(methods)
@@ -117,24 +119,25 @@ def _by_privacy(rows: Rows) -> dict[_Private, list[Record]]:
 
 
 def _privacy_panel(
-    title: str, runs: Mapping[_Private, Sequence[Record]], bounded: Sequence[float]
+    title: str, runs: Mapping[_Private, Sequence[Record]], bounded: Sequence[float], metric: str
 ) -> Panel:
     series = []
     lines: dict[_Private, list[Point]] = {}
     for run, records in runs.items():
         if run.epsilon is None:
             ends = [bounded[0], bounded[-1]]
-            level = level_line(run.method, records, "global", ends)
-            tip = f"{run}, no bound: {told(scores_of(records, 'global'))}"
+            level = level_line(run.method, records, metric, ends)
+            tip = f"{run}, no bound: {told(scores_of(records, metric))}"
             points = [replace(point, tip=tip) for point in level.points]
             series.append(Series((run.method, run.mechanism), points, run.style, marks=False))
         else:
-            point = score_point(run.epsilon, records, "global", f"{run}, ε = {run.epsilon:g}")
+            point = score_point(run.epsilon, records, metric, f"{run}, ε = {run.epsilon:g}")
             lines.setdefault(replace(run, epsilon=None), []).append(point)
     for line, found in lines.items():
         marks = sorted(found, key=lambda point: point.x)
         series.append(Series((line.method, line.mechanism), marks, line.style))
-    return Panel(title, Axis("sound ε of one edge"), Axis(ACCURACY), series)
+    where = f"{title}, {METRIC_NAMES[metric]}"
+    return Panel(where, Axis("sound ε of one edge"), Axis(ACCURACY), series)
 
 
 def _unbounded_panel(title: str, runs: Mapping[_Private, Sequence[Record]]) -> Panel:
