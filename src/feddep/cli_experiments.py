@@ -219,6 +219,7 @@ def tune(
     )
     if write:
         tuning.check_preset_file()
+    check_writable(folder)  # the choice is written even where nothing is left to run
     _run_missing(tuning.runs, at_once)
     outcome = tuning.outcome()
     out_console.print(table_of(HEADINGS, tuning_rows(outcome)))

@@ -51,11 +51,11 @@ def _marks(method: str) -> Iterator[str]:
 
 def divergence(records: Iterable[Record]) -> list[str]:
     """A note about runs whose training ran away, if there are such."""
-    found = {
-        f"{marked(r['method'])} on {r['dataset']} with M = {r['clients']}, seed {r['seed']}": None
+    found = dict.fromkeys(
+        f"{marked(r['method'])} on {r['dataset']} with M = {r['clients']}, seed {r['seed']}"
         for r in records
         if "diverged" in r
-    }
+    )
     if not found:
         return []
     return [
