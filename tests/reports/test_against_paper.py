@@ -3,7 +3,7 @@
 import pytest
 
 from feddep.errors import DataError
-from feddep.reports.against_paper import Paper, paper_table
+from feddep.reports.against_paper import Paper, paper_table, reached
 
 PAPER = Paper(
     {"cora": {"feddep": {"3": [0.8894, 0.016], "5": [0.8883, 0.011]}, "fedavg": {"5": [0.8, 0.02]}}}
@@ -75,6 +75,23 @@ def test_another_setting_that_the_sweep_varies_has_its_own_column():
 )
 def test_what_the_paper_does_not_have_is_a_dash(facts):
     assert "| 0.8000 | – | – | – | 1 |" in lines(run(0.8, **facts))[0]
+
+
+def test_settings_that_reach_the_paper_less_one_deviation_are_counted_by_method():
+    rows = [
+        run(0.87),
+        run(0.89, seed=1),  # with 5 clients 0.8800 on the mean, at least 0.8773
+        run(0.87, clients=3),  # less than 0.8734, by 0.34 points
+        run(0.79, method="fedavg"),
+        run(0.79, preset="tuned"),
+        run(0.85, preset="tuned", clients=3),
+        run(0.8, dataset="synthetic"),
+    ]
+    assert reached(rows, PAPER).rows == [
+        ("feddep", "paper", "quota", "1 of 2", "0.34"),
+        ("fedavg", "paper", "quota", "1 of 1", "–"),
+        ("feddep", "tuned", "quota", "0 of 2", "2.34 to 8.73"),
+    ]
 
 
 def test_without_runs_only_the_head_remains():

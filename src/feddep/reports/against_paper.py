@@ -22,6 +22,12 @@ _FACTS = {
     "preset": "preset",
     "split": "split.kind",
 }
+_REACHED_TITLE = "Where the paper's figures are reached"
+_REACHED = (
+    "Settings, a data set and a number of clients each, in which our mean is at least the paper's "
+    "less one of its standard deviations; and by how much, from the least to the most, it lies "
+    "below that in the others."
+)
 _COLUMNS = ("ours", "paper", "difference in points", "at least paper − sd, by", "seeds")
 
 
@@ -94,15 +100,51 @@ def beside_paper(rows: Rows, paper: Paper) -> Table:
         rows: settings and record of every run.
         paper: what is printed.
     """
+    others, groups = _by_setting(rows)
+    lines = [(*setting, *_cells(records, paper)) for setting, records in groups.items()]
+    notes = footnotes(record["method"] for _, record in rows)
+    return Table((*_FACTS, *headings(others), *_COLUMNS), lines, notes)
+
+
+def reached(rows: Rows, paper: Paper) -> Table:
+    """How often each method is at least the paper's figure less one of its standard deviations.
+
+    A setting is a data set and a number of clients; those that the paper has nothing for do not
+    count.
+
+    Args:
+        rows: settings and record of every run.
+        paper: what is printed.
+    """
+    others, groups = _by_setting(rows)
+    margins: dict[tuple[str, ...], list[float]] = {}
+    for (_, _, *variant), records in groups.items():
+        printed = _printed(records, paper)
+        if printed is not None:
+            margins.setdefault(tuple(variant), []).append(_margin(_mean(records), printed))
+    lines = [(*variant, *_counted(found)) for variant, found in margins.items()]
+    notes = footnotes(record["method"] for _, record in rows)
+    columns = (*headings(others), "reached, of settings", "else below by points")
+    return Table(("method", "preset", "split", *columns), lines, (*notes, _REACHED), _REACHED_TITLE)
+
+
+def _counted(margins: Sequence[float]) -> tuple[str, str]:
+    """How many reach it, and from where to where the others miss it."""
+    below = sorted({f"{-100 * margin:.2f}" for margin in margins if margin < 0}, key=float)
+    count = sum(margin >= 0 for margin in margins)
+    missed = " to ".join(below[:1] + below[1:][-1:]) or "–"
+    return f"{count} of {len(margins)}", missed
+
+
+def _by_setting(rows: Rows) -> tuple[list[str], dict[tuple[str, ...], list[Record]]]:
+    """What else a sweep varies, and the records by :data:`_FACTS` and that."""
     differing = varied([settings for settings, _ in rows])
     others = [name for name in differing if name not in _FACTS.values()]
     groups: dict[tuple[str, ...], list[Record]] = {}
     for settings, record in rows:
         setting = (*_facts(record), *setting_of(settings, others))
         groups.setdefault(setting, []).append(record)
-    lines = [(*setting, *_cells(records, paper)) for setting, records in groups.items()]
-    notes = footnotes(record["method"] for _, record in rows)
-    return Table((*_FACTS, *headings(others), *_COLUMNS), lines, notes)
+    return others, groups
 
 
 def _facts(record: Record) -> tuple[str, ...]:
@@ -111,20 +153,36 @@ def _facts(record: Record) -> tuple[str, ...]:
 
 def _cells(records: Sequence[Record], paper: Paper) -> tuple[str, ...]:
     """The texts under :data:`_COLUMNS`; dashes where the paper prints nothing."""
-    first = records[0]
-    scores = [record["scores"]["global"]["test"] for record in records]
-    printed = paper.printed(first["dataset"], first["method"], first["clients"])
+    ours, seeds = spread(_scores(records)), str(len(records))
+    printed = _printed(records, paper)
     if printed is None:
-        return spread(scores), "–", "–", "–", str(len(scores))
-    ours = statistics.fmean(scores)
-    difference = points(ours - printed.mean)
-    return spread(scores), str(printed), difference, _verdict(ours, printed), str(len(scores))
+        return ours, "–", "–", "–", seeds
+    mean = _mean(records)
+    return ours, str(printed), points(mean - printed.mean), _verdict(mean, printed), seeds
+
+
+def _printed(records: Sequence[Record], paper: Paper) -> Printed | None:
+    first = records[0]
+    return paper.printed(first["dataset"], first["method"], first["clients"])
+
+
+def _mean(records: Sequence[Record]) -> float:
+    return statistics.fmean(_scores(records))
+
+
+def _scores(records: Sequence[Record]) -> list[float]:
+    return [record["scores"]["global"]["test"] for record in records]
 
 
 def _verdict(ours: float, printed: Printed) -> str:
-    """Whether ours is at least the paper's mean less one standard deviation, and by how much.
+    """Whether ours is at least the paper's mean less one standard deviation, and by how much."""
+    margin = _margin(ours, printed)
+    return f"{'yes' if margin >= 0 else 'no'}, {points(margin)}"
+
+
+def _margin(ours: float, printed: Printed) -> float:
+    """How far ours is above the paper's mean less one standard deviation.
 
     The paper prints four digits, so nothing finer is compared.
     """
-    margin = round(ours - printed.floor, 4)
-    return f"{'yes' if margin >= 0 else 'no'}, {points(margin)}"
+    return round(ours - printed.floor, 4)

@@ -8,7 +8,8 @@ sweep in ``experiments/``, KIND one of
 - ``gains``: those from FedAvg and FedSage, pooled over settings (:mod:`feddep.reports.gains`),
 - ``ranks``: of the methods in each setting (:mod:`feddep.reports.ranks`),
 - ``paper``: beside what the paper prints (:mod:`feddep.reports.against_paper`),
-- ``grids``: the same, columns by number of clients (:mod:`feddep.reports.grids`),
+- ``reached``: how often that is reached (:mod:`feddep.reports.against_paper`),
+- ``grids``: both side by side, columns by number of clients (:mod:`feddep.reports.grids`),
 - ``privacy``: beside what is promised about an edge (:mod:`feddep.reports.sections`),
 - ``tables``: all those of the report's section, without its figures,
 - ``main``: the same in short (:mod:`feddep.reports.showcase`);
@@ -28,7 +29,7 @@ from pathlib import Path
 
 from feddep.errors import InputError
 from feddep.experiments.files import write_atomically
-from feddep.reports.against_paper import paper_table
+from feddep.reports.against_paper import paper_table, reached
 from feddep.reports.audits import audits_table
 from feddep.reports.gains import gains
 from feddep.reports.grids import paper_grids
@@ -63,6 +64,7 @@ KINDS: dict[str, Callable[[Source], str]] = {
     "gains": lambda source: titled(gains(source.rows)),
     "ranks": lambda source: titled(ranks(source)),
     "paper": lambda source: paper_table(source.rows, source.paper),
+    "reached": lambda source: reached(source.rows, source.paper).markdown(),
     "grids": lambda source: titled(paper_grids(source)),
     "privacy": lambda source: privacy_table(source.rows).markdown(),
     "tables": lambda source: titled(
