@@ -9,7 +9,12 @@ from pretend import row_of
 
 from feddep.errors import DataError
 from feddep.reports.against_paper import Paper
-from feddep.reports.pays import bother_figure, gain_tables, lost_edges_figure
+from feddep.reports.pays import (
+    bother_figure,
+    gain_tables,
+    lost_edges_figure,
+    weaker_features_figure,
+)
 from feddep.reports.source import Library, Source
 
 
@@ -90,6 +95,21 @@ def test_the_data_table_is_read_from_beside_the_records(tmp_path):
     file.write_text("[{}]")
     with pytest.raises(DataError, match="data table"):
         Library(tmp_path)["pays"]
+
+
+def test_runs_with_fewer_features_have_a_figure_of_their_own():
+    thinned = [cell | {"feature_share": 0.1} for cell in cells() if cell["partition.clients"] == 10]
+    both = source(cells() + thinned)
+    assert list(lost_edges_figure(both)) == list(lost_edges_figure(source(cells())))
+    (figure,) = weaker_features_figure(both)
+    assert [panel.title for panel in figure.panels] == [
+        "cora, on the whole graph",
+        "cora, on the own silo",
+    ]
+    for panel in figure.panels:
+        for line in panel.series:
+            assert [point.x for point in line.points] == [-1.0, 0.0]  # logarithms of 0.1 and 1
+    assert list(weaker_features_figure(source(cells()))) == []
 
 
 class TestGains:

@@ -1,8 +1,12 @@
-"""When does it pay? Accuracy as more edges are lost between clients, and what each step brings."""
+"""When does it pay? Accuracy as more edges are lost between clients and as features get weaker.
+
+And what each step brings, from training alone over averaging to mending.
+"""
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from feddep.experiments.files import Record
 from feddep.reports.charts import Axis, Figure, Key, Panel, Point, Series
@@ -11,6 +15,7 @@ from feddep.reports.figures import (
     ACCURACY,
     METRIC_NAMES,
     ZOOM,
+    lines_figure,
     method_keys,
     panels_of,
     score_point,
@@ -24,6 +29,9 @@ from feddep.reports.table import Table
 
 # Colour and marker tell the method.
 _PARTITIONS = {"louvain": Style(), "random": Style(dash="2 3", hollow=True)}
+
+_WEAK = "feature_share"
+"""The setting that makes features weaker."""
 
 _MENDED = (("fedsage", "fedavg"), ("feddep", "fedavg"), ("oracle", "fedavg"))
 _STEPS = {"global": _MENDED, "silo": (("fedavg", "local"), *_MENDED)}
@@ -43,7 +51,7 @@ def lost_edges_figure(source: Source) -> Iterator[Figure]:
 
     Runs whose share nobody tells are left out.
     """
-    rows = [row for row in source.rows if source.lost_share(row[1]) is not None]
+    rows = _with_all_features(source)
     if not rows:
         return
     panels, kinds = list[Panel](), dict[str, None]()
@@ -71,7 +79,7 @@ def bother_figure(source: Source) -> Iterator[Figure]:
 
     Two panels a data set: averaging against training alone, and ways of mending against averaging.
     """
-    rows = [row for row in source.rows if source.lost_share(row[1]) is not None]
+    rows = _with_all_features(source)
     panels = list[Panel]()
     for settings, group in panels_of(rows, ["dataset"]):
         for question, steps in _QUESTIONS.items():
@@ -99,6 +107,16 @@ def bother_figure(source: Source) -> Iterator[Figure]:
         "above FedAvg; at 0 nothing is gained. From left to right along a line the number of "
         f"clients grows. {ZOOM}",
     )
+
+
+def weaker_features_figure(source: Source) -> Iterator[Figure]:
+    """Accuracy over the share of feature columns kept, for the numbers of clients that vary it."""
+    counts = {_clients(settings) for settings, _ in source.rows if _WEAK in settings}
+    rows = [row for row in source.rows if _clients(row[0]) in counts]
+    if rows:
+        label = "share of feature columns kept (logarithmic)"
+        own = replace(source, rows=rows)
+        yield from lines_figure(own, _WEAK, label, metrics=METRICS, default=1.0, log=True)
 
 
 def gain_tables(source: Source) -> Iterator[Table]:
@@ -140,6 +158,16 @@ def gain_tables(source: Source) -> Iterator[Table]:
             (*footnotes(method for method, _ in steps), _GAINS),
             f"What each step brings, {METRIC_NAMES[metric]}",
         )
+
+
+def _with_all_features(source: Source) -> Rows:
+    """Runs that differ in what is lost only; without those of which that is not known."""
+    rows = [row for row in source.rows if _WEAK not in row[0]]
+    return [row for row in rows if source.lost_share(row[1]) is not None]
+
+
+def _clients(settings: Mapping[str, Any]) -> Any:
+    return settings.get("partition.clients")
 
 
 def _gain_series(source: Source, rows: Rows, method: str, reference: str) -> Iterator[Series]:

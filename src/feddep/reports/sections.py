@@ -16,8 +16,13 @@ from feddep.reports.curves import curves_figure
 from feddep.reports.figures import costs_figure, lines_figure, pairs_figure, paper_figure
 from feddep.reports.gains import gains
 from feddep.reports.grids import cluster_grids, paper_grids
-from feddep.reports.pairs import METRICS, pairs
-from feddep.reports.pays import bother_figure, gain_tables, lost_edges_figure
+from feddep.reports.pairs import pairs
+from feddep.reports.pays import (
+    bother_figure,
+    gain_tables,
+    lost_edges_figure,
+    weaker_features_figure,
+)
 from feddep.reports.privacy import price_rows
 from feddep.reports.privacy_plot import further_privacy, privacy_figure
 from feddep.reports.ranks import ranks
@@ -199,24 +204,6 @@ def comparable_costs(rows: Rows) -> Iterator[tuple[str, list[Cost]]]:
         yield title, costs_of(list(by_method.values()))
 
 
-def _pays(source: Source) -> Iterator[Block]:
-    """Two questions in one sweep: more clients lose more edges; fewer features are weaker ones."""
-    weak = {_count(settings) for settings, _ in source.rows if "feature_share" in settings}
-    whole = [row for row in source.rows if "feature_share" not in row[0]]
-    thinned = [row for row in source.rows if _count(row[0]) in weak]
-    if whole:
-        yield from lost_edges_figure(replace(source, rows=whole))
-    if thinned:
-        label = "share of feature columns kept (logarithmic)"
-        own = replace(source, rows=thinned)
-        yield from lines_figure(own, "feature_share", label, metrics=METRICS, default=1.0, log=True)
-    yield from gain_tables(source)
-
-
-def _count(settings: Mapping[str, Any]) -> Any:
-    return settings.get("partition.clients")
-
-
 PLANS: Mapping[str, Plan] = {
     "table1": Plan(
         "Table 1: every method",
@@ -252,12 +239,12 @@ PLANS: Mapping[str, Plan] = {
     "pays": Plan(
         "When does it pay?",
         "Accuracy as more edges are lost between clients and as features get weaker.",
-        (_pays,),
+        (lost_edges_figure, weaker_features_figure, gain_tables),
     ),
     "longer": Plan(
         "Is it worth it?",
         "The same after 200 rounds: the more clients, the fewer steps a round has at each of them.",
-        (bother_figure, lost_edges_figure, gain_tables),
+        (bother_figure, lost_edges_figure, weaker_features_figure, gain_tables),
     ),
     "foundation": Plan(
         "Local, FedAvg and Global",

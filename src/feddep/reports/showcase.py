@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from feddep.experiments.files import Record
 from feddep.reports.charts import Figure, figure_svg
 from feddep.reports.comparison import divergence, footnotes, marked
-from feddep.reports.figures import FAR, difference_figure, paper_figure
-from feddep.reports.gains import ALL, pooled_pairs
+from feddep.reports.figures import FAR, paper_figure
 from feddep.reports.grids import NOT_RUN, in_order
-from feddep.reports.pairs import CONFIDENCE, REFERENCE, Paired
+from feddep.reports.pairs import CONFIDENCE
 from feddep.reports.pays import bother_figure
 from feddep.reports.source import Source
 from feddep.reports.summary import Rows, spread
@@ -80,7 +79,7 @@ def shown(sources: Mapping[str, Source]) -> list[Shown]:
     """The figures that there are runs for."""
     if not {"table1", "longer"} <= set(sources):
         return []
-    return [*_accuracy(sources["table1"]), *_pays(sources["longer"], sources["table1"])]
+    return [*_accuracy(sources["table1"]), *_pays(sources["longer"])]
 
 
 def figure_texts(sources: Mapping[str, Source]) -> str:
@@ -139,11 +138,8 @@ def _of_shared_seeds(rows: Rows) -> Rows:
     return [row for row in rows if row[1]["seed"] in shared[row[1]["dataset"]]]
 
 
-def _pays(source: Source, table1: Source) -> Iterator[Shown]:
-    """What is gained over the share of lost edges; until half of that is run, over all."""
-    if 2 * len(source.rows) < len(source.cells):
-        yield from _gains(table1)
-        return
+def _pays(source: Source) -> Iterator[Shown]:
+    """What is gained over the share of lost edges."""
     for figure in bother_figure(source):
         caption = (
             "Does it pay? What a participant gains on its own nodes as more edges are lost between "
@@ -151,28 +147,6 @@ def _pays(source: Source, table1: Source) -> Iterator[Shown]:
             f"seed, with {CONFIDENCE:.0%} confidence intervals. At 0 nothing is gained."
         )
         yield Shown(FILES[1], figure, caption + _lacking(source))
-
-
-def _gains(source: Source) -> Iterator[Shown]:
-    rows = [
-        (settings, record)
-        for settings, record in source.rows
-        if record["preset"] == PRESET and record["method"] not in FAR
-    ]
-    panels: dict[str, list[Paired]] = {}
-    for pair in pooled_pairs(rows):
-        panels.setdefault(pair.setting[0], []).append(pair)
-    if not panels:
-        return
-    everything = {"all of these": panels.pop(ALL)} if ALL in panels else {}
-    title = f"Difference from {REFERENCE}, pooled over numbers of clients"
-    figure = difference_figure("gains", title, panels | everything, REFERENCE)
-    caption = (
-        f"Does it pay? Accuracy above {REFERENCE}, paired by seed and pooled over numbers of "
-        f"clients, with {CONFIDENCE:.0%} confidence intervals where several seeds have them all. "
-        f"Less than half of the study over the share of lost edges is run. {_LEFT_OUT}"
-    )
-    yield Shown(FILES[1], figure, caption + _lacking(source), labelled=True)
 
 
 def _lacking(source: Source) -> str:
