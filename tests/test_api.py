@@ -153,6 +153,17 @@ def test_settings_reach_the_spec(small_shards: feddep.Shards):
     assert result.model.weights["bias"].shape == (8,)
 
 
+@pytest.mark.parametrize("kind", ["shards", "graph", "folder"])
+def test_fewer_features_are_fewer_whatever_is_given(
+    tmp_path: Path, small_shards: feddep.Shards, kind: str
+):
+    feddep.write_shards(small_shards, tmp_path / "shards")
+    data = {"shards": small_shards, "graph": small_shards.graph, "folder": tmp_path / "shards"}
+    result = quick("fedavg", data[kind], settings=QUICK | {"feature_share": 0.1})
+    assert result.record["data"]["features"] == 6
+    assert small_shards.graph.feature_count == 60
+
+
 @pytest.mark.parametrize(
     ("method", "options", "named"),
     [

@@ -107,8 +107,5 @@ def run(
     with claim as folder:
         if isinstance(shards, Graph):
             shards = build.deal_out(shards, spec.partition, spec.split, seed=spec.seed)
-        if isinstance(shards, Shards):
-            build.check_trainable(shards)
-        else:
-            shards = build.build(spec)
-        return pipeline.run(spec, shards, workers=workers, device=device, folder=folder)
+        ready = build.made_ready(shards, spec) if isinstance(shards, Shards) else build.build(spec)
+        return pipeline.run(spec, ready, workers=workers, device=device, folder=folder)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from feddep.experiments.journal import Watcher
     from feddep.scenario.spec import RunSpec
 
-# Options that are keys of a spec, in every command that has them; :func:`_given` takes them out of
-# a command's ``context.params``.
+# Options that are keys of a spec, in every command that has them; :func:`given_settings` takes them
+# out of a command's ``context.params``.
 _FLAG_KEYS = {
     "method": "method",
     "dataset": "dataset",

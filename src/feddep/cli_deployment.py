@@ -141,7 +141,7 @@ def federate(
     from feddep.deployment.federate import RUN_NAME
     from feddep.deployment.patience import Patience
     from feddep.deployment.programs import answers, run_on_silos
-    from feddep.experiments.folder import RunFolder, default_folder
+    from feddep.experiments.folder import RunFolder, as_stored, default_folder
     from feddep.reports.comparison import run_summary
     from feddep.scenario.build import resolve
     from feddep.scenario.spec import RunSpec, read_settings
@@ -151,6 +151,8 @@ def federate(
     given = read_settings(spec)
     asked = resolve(RunSpec().with_settings(given), given)
     path = out or server.state / default_folder(asked)
+    if resume:
+        asked = as_stored(asked, path, given)
     if not answers(server):
         raise RuntimeFailureError(
             f"the server does not answer at {host_and_port(server.host, server.port)}; start it "

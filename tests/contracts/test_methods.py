@@ -13,8 +13,9 @@ from feddep.errors import InputError, InterruptedRunError
 from feddep.experiments import pipeline
 from feddep.experiments.folder import RunFolder
 from feddep.experiments.records import without_times
-from feddep.federation.messages import group_of
+from feddep.federation.messages import group, group_of
 from feddep.graph.graph import Part
+from feddep.learning.expansion import features_from
 from feddep.scenario.build import parties, recipe_for
 
 ROUNDS = {"training.rounds": 3}
@@ -180,6 +181,14 @@ def raw_data(graph) -> Iterator[tuple[str, np.ndarray]]:
     yield "split", graph.split
 
 
+def readable(arrays, columns) -> Iterator[tuple[str, np.ndarray]]:
+    """The arrays of a message, and what sparse ones hold together."""
+    yield from arrays.items()
+    for name in [name for name in arrays if name.rpartition("/")[2] == "indptr"]:
+        above = name.rpartition("/")[0]
+        yield above, features_from(group(arrays, above), columns).toarray()
+
+
 def leak(array, graph):
     """What of a client's raw data an array gives away, if anything.
 
@@ -218,10 +227,18 @@ class TestDisclosure:
         assert sent == method.discloses
 
     def test_no_array_is_a_client_s_raw_data(self, method, messages, small_shards):
+        # But for features, where a method says that it discloses just these.
         graphs = list(parties(small_shards, method))
-        for _, reply in messages:
-            for name, array in reply.arrays.items():
-                assert leak(array, graphs[reply.client]) is None, name
+        leaks = {
+            (group_of(name), leak(array, graphs[reply.client]))
+            for _, reply in messages
+            for name, array in readable(reply.arrays, small_shards.graph.feature_count)
+        }
+        told = {what for name, what in leaks if name != "features"}
+        assert told <= {None}
+        raw = {what for name, what in leaks if name == "features"}
+        assert raw <= {None, "a row of features"}
+        assert ("features" in method.discloses) == ("a row of features" in raw)
 
 
 class TestTheLeakDetector:
@@ -232,6 +249,12 @@ class TestTheLeakDetector:
         raw = dict(raw_data(small_shards[1]))[name]
         disguised = raw.ravel()[::-1].astype(np.float32).reshape(-1, 1)
         assert leak(disguised, small_shards[1]) == name
+
+    def test_a_sparse_row(self, small_shards):
+        rows = small_shards[1].features[[4]]
+        message = {f"secret/{part}": getattr(rows, part) for part in ("indptr", "indices", "data")}
+        found = {name: leak(a, small_shards[1]) for name, a in readable(message, rows.shape[1])}
+        assert found["secret"] == "a row of features"
 
     @pytest.mark.parametrize("name", ["features", "edges"])
     def test_a_single_row(self, small_shards, name):

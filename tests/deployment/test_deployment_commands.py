@@ -286,6 +286,22 @@ class TestFederate:
         assert federate("--out", "run").code == 0
         assert server.names[3:] == ["run-4"]
 
+    def test_a_preset_that_has_changed_does_not_change_a_run_that_has_begun(
+        self, federate, server, spec, monkeypatch, tmp_path_factory
+    ):
+        file = tmp_path_factory.mktemp("presets") / "presets.toml"
+        monkeypatch.setattr("feddep.scenario.presets.FILE", file)
+        server.error = InterruptedRunError("1 of 2 silos answered")
+        file.write_text("")
+        spec.write_text(SPEC.replace('"paper"', '"tuned"'))
+        assert federate("--out", "run").code == 130
+        Path("run/checkpoint.bin").touch()
+        before = RunSpec.read(Path("run/spec.toml"))
+        file.write_text('[tuned.fedavg.synthetic]\n"model.hidden" = 4\n')
+        server.error = None
+        assert federate("--out", "run", "--resume").code == 0
+        assert RunSpec.read(Path("run/spec.toml")) == before
+
 
 RECORD: dict[str, Any] = {
     "method": "fedavg",

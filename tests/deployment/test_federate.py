@@ -12,6 +12,7 @@ from feddep.deployment.federate import RUN_NAME, _run_name, federate, in_order
 from feddep.deployment.patience import Patience
 from feddep.errors import InputError, InterruptedRunError
 from feddep.experiments.folder import RunFolder
+from feddep.reports.run_page import write_run_page
 from feddep.runtime.letter import Letter
 from feddep.scenario.spec import RunSpec
 
@@ -159,6 +160,8 @@ class TestRecord:
             "classes": small_graph.classes,
         }
         assert json.loads((tmp_path / "run" / "record.json").read_text()) == record
+        page = write_run_page(tmp_path / "run").read_text()
+        assert "the one that promises least counts" in page
 
     @pytest.mark.parametrize(("other", "worst"), [(3.0, 3.0), (1.0, 2.0), (None, None)])
     def test_the_worst_promise_counts(self, desk, tmp_path, other, worst):

@@ -38,6 +38,14 @@ def kinds(result):
     return [type(event) for event in result.ledgers[0] if not isinstance(event, Message)]
 
 
+def test_without_noise_an_example_has_no_bound_and_no_infinity(small_shards):
+    found = run(small_shards, mechanism="dp-sgd", noise=0.0).privacy
+    asked = answer(Question(mechanism="dp-sgd", noise=0.0))
+    for one in (found, asked):
+        assert one["example_level"]["epsilon"] is None
+        json.dumps(one, allow_nan=False)
+
+
 @pytest.mark.parametrize(
     ("privacy", "expected"),
     [

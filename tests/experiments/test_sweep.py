@@ -8,12 +8,14 @@ from queue import SimpleQueue
 
 import pytest
 
+from feddep import api
 from feddep.errors import DataError, InputError, RuntimeFailureError
 from feddep.experiments import one_run, runners, sweep
 from feddep.experiments.records import without_times
 from feddep.experiments.rows import in_use
 from feddep.experiments.runners import FailedRunError
 from feddep.experiments.sweep import Sweep
+from feddep.graph.shard import write_shards
 from feddep.scenario import presets
 from feddep.scenario.build import resolve
 from feddep.scenario.spec import RunSpec
@@ -55,6 +57,20 @@ def ran(monkeypatch):
 def apart(cell):
     """The record of one run in a process of its own."""
     return runners.run_apart(cell, history=False)["record"]
+
+
+def test_what_a_shard_folder_brings_is_shown_as_it_was_run(tmp_path, small_graph):
+    shards = api.partition(small_graph, clients=2, kind="random")
+    write_shards(shards, tmp_path / "silos")
+    declaration = f'[grid]\ndataset = ["{tmp_path / "silos"}"]\nmethod = ["fedavg"]\n'
+    small = '[fixed]\n"training.rounds" = 1\n"model.hidden" = 8\n'
+    (tmp_path / "own.toml").write_text(small + declaration)
+    found = Sweep.read(tmp_path / "own.toml")
+    found.run(1, lambda done, total, cell: None)
+    ((_, record),) = found.records()
+    assert (record["clients"], record["partition"], record["split"]) == (2, "random", "stratified")
+    lost = len(shards.graph.edge_list()) - sum(len(own.edge_list()) for own in shards)
+    assert record["data"]["lost_share"] == pytest.approx(lost / len(shards.graph.edge_list()))
 
 
 def test_every_combination_of_the_grid_is_a_run(file):

@@ -62,6 +62,10 @@ CAUGHT_UP = [
 ]
 
 
+NEVER_AGAIN = {"generator.refresh": 100}
+"""Neighbours are not refreshed later, so nobody who was away catches up."""
+
+
 class Run:
     """A whole run in this process, in which some clients are away at one step of one round.
 
@@ -300,7 +304,7 @@ class TestWhatIsLeftOut:
         [("oracle", "true_neighbours", "embeddings"), ("fedgraph", "averaging", "hidden")],
     )
     def test_neighbours_at_the_missing(self, small_shards, method, phase, group_name):
-        found = Run(small_shards, method, f"{phase}/show")
+        found = Run(small_shards, method, f"{phase}/show", settings=NEVER_AGAIN)
         shown = {r.client: r.arrays[group_name] for r in found.of(phase, "show")[1]}
         asked = [request.arrays["nodes"] for request in found.of(phase, "show")[0]]
         crossings = small_shards.crossings()
@@ -311,7 +315,7 @@ class TestWhatIsLeftOut:
                 assert np.array_equal(row, shown[other][asked[other].tolist().index(node)])
         state, own = found.host.states[2], found.of(phase, "receive")[0][2].arrays
         silo = found.host._nodes[2].silo
-        assert state["mended"].shape == mean_of(own["nodes"], own["neighbours"], silo).shape
+        assert np.array_equal(state["mended"], mean_of(own["nodes"], own["neighbours"], silo))
 
     def test_new_nodes_at_the_missing(self, small_shards):
         found = Run(small_shards, "fedgnn", "neighbour_expansion/show")
@@ -336,10 +340,12 @@ class TestThoseWhoWereAway:
         [("oracle", "true_neighbours/receive"), ("fedgraph", "averaging/receive")],
     )
     def test_know_no_neighbours_and_learn_with_none(self, small_shards, method, step):
-        found = Run(small_shards, method, step)
-        if method == "oracle":
-            assert "mended" not in found.host.states[0]
+        found = Run(small_shards, method, step, settings=NEVER_AGAIN)
+        assert "mended" not in found.host.states[0]
         assert "mended" in found.host.states[1]
+        last = [said for said in found.said if said[:2] == ("averaging", "train")][-1]
+        assert [reply.client for reply in last[4]] == [0, 1, 2]
+        assert not same(found.weights, Run(small_shards, method, settings=NEVER_AGAIN).weights)
 
     def test_have_no_new_nodes(self, small_shards):
         found = Run(small_shards, "fedgnn", "neighbour_expansion/receive")

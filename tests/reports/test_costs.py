@@ -135,6 +135,13 @@ def test_a_table_of_fedavg_alone_has_no_formulas(records):
     assert "## The paper's formulas" not in costs_markdown([records["fedavg"]])
 
 
+def test_silos_that_do_not_tell_their_sizes_have_no_formulas(records, costs):
+    known = {name: records["feddep"]["data"][name] for name in ("nodes", "features", "classes")}
+    (cost,) = costs_of([records["feddep"] | {"data": known}])
+    assert cost.paper == ()
+    assert cost.up_bytes == costs["feddep"].up_bytes
+
+
 def test_the_same_numbers_come_as_plain_data(records, costs):
     rows = costs_json(list(records.values()))
     assert [row["method"] for row in rows] == list(records)

@@ -66,6 +66,20 @@ def test_all_are_the_same_data_sets_for_every_method():
     assert alone["all"] == "+4.10"
 
 
+def test_all_are_the_same_data_sets_by_metric():
+    def runs(method, dataset, *silo):
+        return [run(method, s, 0.8 + s / 1000, own, dataset) for s, own in enumerate(silo)]
+
+    names = ("cora", "pubmed")
+    base = [run("fedavg", s, 0.8, 0.5, name) for s in range(3) for name in names]
+    # Equal differences have no interval, so with them PubMed does not decide on the own silo.
+    feddep = runs("feddep", "cora", 0.6, 0.601, 0.602) + runs("feddep", "pubmed", 0.7, 0.7, 0.7)
+    oracle = [own for name in names for own in runs("oracle", name, 0.55, 0.551, 0.552)]
+    silo = {(row[0], row[1]): row[3].split()[0] for row in lines([*base, *feddep, *oracle])}
+    assert silo["feddep", "all"] == silo["feddep", "cora"] == "+10.10"
+    assert silo["oracle†", "all"] == silo["oracle†", "cora"] == "+5.10"
+
+
 def test_a_line_counts_the_pairs_that_it_uses():
     # Cora with 10 clients lacks seed 1; PubMed has one seed and so no part in all.
     more = [run(m, s, 0.7, clients=10) for m in METHODS for s in (0, 2)]

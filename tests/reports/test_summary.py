@@ -33,5 +33,11 @@ def test_without_runs_only_the_head_remains():
     assert len(summary_table([]).splitlines()) == 2
 
 
+def test_data_without_validation_nodes_have_no_score_there():
+    settings, record = run("fedavg", 0, 0.8)
+    record["scores"]["silo"]["val"] = None
+    assert summary_table([(settings, record)]).splitlines()[2] == "| 0.8000 | 0.8100 | – | 1 |"
+
+
 def test_spread_is_the_sample_standard_deviation():
     assert spread([0.1, 0.2, 0.3]) == "0.2000 ± 0.100"

@@ -39,13 +39,7 @@ class AveragingWithHiddenStates(Averaging):
             )
             matching = matching.among([reply.client for reply in replies])
             shown = np.concatenate([reply.arrays["hidden"] for reply in replies])
-            ask.each(
-                "receive",
-                [
-                    {"nodes": matching.own_nodes(c), "neighbours": shown[matching.places(c)]}
-                    for c in range(ask.clients)
-                ],
-            )
+            ask.each("receive", matching.told(shown))
         return super().serve(recipe, ask, state)
 
     def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:

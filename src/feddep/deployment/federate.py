@@ -27,6 +27,10 @@ from feddep.scenario.spec import RunSpec
 RUN_NAME = "federation.json"
 """The file with the name by which the silos know a run, and who they are."""
 
+_STATEMENT = (
+    "What the silos say they promise about one of their own edges; the one that promises least "
+    "counts. What each mechanism did and what left a silo stand in that silo's ledger."
+)
 _VERDICTS = ("holds", "none")
 _MOST_NODES = 2**40  # a silo may say anything
 
@@ -300,6 +304,7 @@ def _privacy(spec: RunSpec, sound: list[Promise]) -> dict[str, Any]:
     return {
         "mechanism": spec.privacy.mechanism,
         "verdict": worst["verdict"],
+        "statement": _STATEMENT,
         "sound": worst,
         "silos": sound,
     }

@@ -116,7 +116,7 @@ def privacy_record(
         "sound": plain(worst.sound),
         "composed_quantiles": _quantiles(worst),
         "deltas": {"delta": delta, "delta_prime": prime},
-        "example_level": {"epsilon": max(examples), "delta": delta} if examples else None,
+        "example_level": {"epsilon": finite(max(examples)), "delta": delta} if examples else None,
         "relation": "paper and composed: one entry of one neighbour list; sound: one undirected "
         "edge inside one silo. Node set, features, labels and split count as public.",
     }
@@ -130,12 +130,17 @@ def edge_entry(events: Sequence[CappedGradients]) -> dict[str, Any]:
     """What noised gradients cost one undirected edge: those that are worst off."""
     epsilon, worst = max(((edge_level(e), e) for e in events), key=lambda pair: pair[0])
     return {
-        "epsilon": epsilon if math.isfinite(epsilon) else None,
+        "epsilon": finite(epsilon),
         "delta": worst.delta,
         "of": worst.purpose,
         "touched": worst.touched,
         "noise": worst.noise,
     }
+
+
+def finite(epsilon: float) -> float | None:
+    """An ε as plain data: JSON has no infinity, and None says that there is no bound."""
+    return epsilon if math.isfinite(epsilon) else None
 
 
 def plain(found: Guarantee) -> dict[str, Any]:

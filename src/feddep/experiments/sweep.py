@@ -213,16 +213,18 @@ def _spec_of_row(row: Mapping[str, Any]) -> RunSpec:
 
 
 def _spec(cell: Cell) -> RunSpec:
-    return _spec_from(json.dumps(cell), presets.FILE)
+    """What is run; two cells with the same one are one run."""
+    return _specs(json.dumps(cell), presets.FILE)[1]
 
 
 @lru_cache(None)  # the same few hundred settings are asked for again and again
-def _spec_from(cell: str, _presets: Path) -> RunSpec:
+def _specs(cell: str, _presets: Path) -> tuple[RunSpec, RunSpec]:
+    """A cell's spec as it is named, and without the names that make no difference."""
     settings = json.loads(cell)
-    spec = resolve(RunSpec().with_settings(settings), settings)
-    spec = replace(spec, preset="paper")  # once resolved, its name says nothing more
+    named = resolve(RunSpec().with_settings(settings), settings)
+    spec = replace(named, preset="paper")  # once resolved, its name says nothing more
     whole = find_method(spec.method).whole_graph
-    return replace(spec, partition=PartitionSpec()) if whole else spec
+    return named, replace(spec, partition=PartitionSpec()) if whole else spec
 
 
 def _under(cell: Cell, record: Record) -> Record:
@@ -237,9 +239,9 @@ def _under(cell: Cell, record: Record) -> Record:
 
 def _names(cell: Cell) -> dict[str, Any]:
     """What cells that are one run may differ in: the preset, and a partition nobody looks at."""
-    spec = RunSpec().with_settings(cell)
-    partition = spec.partition
-    return {"preset": spec.preset, "clients": partition.clients, "partition": partition.kind}
+    named, _ = _specs(json.dumps(cell), presets.FILE)
+    partition = named.partition
+    return {"preset": named.preset, "clients": partition.clients, "partition": partition.kind}
 
 
 _STORING = Lock()

@@ -1,11 +1,12 @@
 """What a third party does that knows the edges between clients: who links to whom."""
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from feddep.federation.messages import State, group, grouped
+from feddep.federation.messages import Arrays, State, group, grouped
 
 Longs = npt.NDArray[np.int64]
 
@@ -49,3 +50,14 @@ class Matching:
             there = rows[:, 1] == other
             places[there] = first[other] + np.searchsorted(nodes, rows[there, 2])
         return places
+
+    def told(self, shown: npt.NDArray[Any]) -> list[Arrays]:
+        """For every client the neighbours across its lost edges.
+
+        Args:
+            shown: a row for each of all clients' ``linked`` nodes put together.
+        """
+        return [
+            {"nodes": self.own_nodes(client), "neighbours": shown[self.places(client)]}
+            for client in range(len(self.linked))
+        ]

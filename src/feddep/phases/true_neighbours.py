@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from feddep.federation.matching import Matching
-from feddep.federation.messages import Arrays, Reply, Request, State
+from feddep.federation.messages import Reply, Request, State
 from feddep.federation.phase import Ask
 from feddep.learning.local_gnn import known_embeddings
 from feddep.learning.mending import mean_of
@@ -33,11 +33,7 @@ class TrueNeighbours:
         replies = ask.each("show", [{"nodes": nodes} for nodes in matching.linked])
         matching = matching.among([reply.client for reply in replies])
         shown = np.concatenate([reply.arrays["embeddings"] for reply in replies])
-        told: list[Arrays] = [
-            {"nodes": matching.own_nodes(c), "neighbours": shown[matching.places(c)]}
-            for c in range(ask.clients)
-        ]
-        ask.each("receive", told)
+        ask.each("receive", matching.told(shown))
         return state, None
 
     def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:

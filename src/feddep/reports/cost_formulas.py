@@ -76,8 +76,11 @@ class Priced:
 def price(record: Record) -> tuple[Priced, ...]:
     """The paper's formulas for the phases of a run; none for methods that it does not price.
 
-    A formula belongs to a phase, so ablations, and methods of somebody's own, are priced too.
+    A formula belongs to a phase, so ablations, and methods of somebody's own, are priced too. Nor
+    is there any for a run between silos, who do not tell how many validation nodes they have.
     """
+    if "validation_nodes" not in record["data"]:
+        return ()
     of, phases = _symbols(record), record["traffic"]["phases"]
     if NeighGenTraining.name in phases:
         return _every_epoch(record, of, NeighGenTraining.name, "M θ h", "V ñ d_x", "B")

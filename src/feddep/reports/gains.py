@@ -1,6 +1,6 @@
 """How far each method is above FedAvg and FedSage, pooled over settings: a line a data set."""
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from feddep.experiments.files import Record
 from feddep.reports.comparison import footnotes, marked
@@ -59,7 +59,7 @@ def gains(rows: Rows) -> Iterator[Table]:
 def pooled_pairs(rows: Rows, reference: str = REFERENCE) -> Iterator[Paired]:
     """Every method against the reference in each data set, and in all if there are several.
 
-    *All* are the same data sets for every method, or they could not be compared.
+    *All* are, by metric, the same data sets for every method, or they could not be compared.
     """
     runs = by_method(rows)
     found = {
@@ -67,18 +67,23 @@ def pooled_pairs(rows: Rows, reference: str = REFERENCE) -> Iterator[Paired]:
         for method in in_order(name for name in runs if name != reference)
     }
     found = {method: values for method, values in found.items() if values[METRICS[0]]}
-    certain = [set(pooled(values[METRICS[0]]).certain) for values in found.values()]
-    shared = set.intersection(*certain) if certain else set()
+    shared = {metric: _certain(values[metric] for values in found.values()) for metric in METRICS}
     for method, values in found.items():
         datasets = list(dict.fromkeys(setting[0] for setting in values[METRICS[0]]))
-        for name, those in [
-            *((dataset, {dataset}) for dataset in datasets),
-            *([(ALL, shared or set(datasets))] if len(datasets) > 1 else []),
-        ]:
-            taken = {metric: pooled(_within(values[metric], those)) for metric in METRICS}
+        those = {dataset: {metric: {dataset} for metric in METRICS} for dataset in datasets}
+        if len(datasets) > 1:
+            those[ALL] = {metric: shared[metric] or set(datasets) for metric in METRICS}
+        for name, of in those.items():
+            taken = {metric: pooled(_within(values[metric], of[metric])) for metric in METRICS}
             overall = {metric: one.overall for metric, one in taken.items()}
             pairs = sum(taken[METRICS[0]].used.values())
             yield Paired((name,), method, overall, pairs)
+
+
+def _certain(of_methods: Iterable[Values]) -> set[str]:
+    """The data sets that decide for each of several methods."""
+    certain = [set(pooled(values).certain) for values in of_methods]
+    return set.intersection(*certain) if certain else set()
 
 
 def by_preset(rows: Rows) -> list[tuple[str, Rows]]:

@@ -51,7 +51,8 @@ def lost_edges_figure(source: Source) -> Iterator[Figure]:
 
     Runs whose share nobody tells are left out.
     """
-    rows = _with_all_features(source)
+    source = with_all_features(source)
+    rows = [row for row in source.rows if source.lost_share(row[1]) is not None]
     if not rows:
         return
     panels, kinds = list[Panel](), dict[str, None]()
@@ -79,7 +80,8 @@ def bother_figure(source: Source) -> Iterator[Figure]:
 
     Two panels a data set: averaging against training alone, and ways of mending against averaging.
     """
-    rows = _with_all_features(source)
+    source = with_all_features(source)
+    rows = [row for row in source.rows if source.lost_share(row[1]) is not None]
     panels = list[Panel]()
     for settings, group in panels_of(rows, ["dataset"]):
         for question, steps in _QUESTIONS.items():
@@ -107,6 +109,12 @@ def bother_figure(source: Source) -> Iterator[Figure]:
         "above FedAvg; at 0 nothing is gained. From left to right along a line the number of "
         f"clients grows. {ZOOM}",
     )
+
+
+def with_all_features(source: Source) -> Source:
+    """The part of a sweep whose settings differ in what is lost only."""
+    cells = [cell for cell in source.cells if _WEAK not in cell]
+    return replace(source, cells=cells, rows=[row for row in source.rows if _WEAK not in row[0]])
 
 
 def weaker_features_figure(source: Source) -> Iterator[Figure]:
@@ -158,12 +166,6 @@ def gain_tables(source: Source) -> Iterator[Table]:
             (*footnotes(method for method, _ in steps), _GAINS),
             f"What each step brings, {METRIC_NAMES[metric]}",
         )
-
-
-def _with_all_features(source: Source) -> Rows:
-    """Runs that differ in what is lost only; without those of which that is not known."""
-    rows = [row for row in source.rows if _WEAK not in row[0]]
-    return [row for row in rows if source.lost_share(row[1]) is not None]
 
 
 def _clients(settings: Mapping[str, Any]) -> Any:

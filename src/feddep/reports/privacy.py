@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from feddep.errors import DataError, InputError, unknown
 from feddep.experiments.files import read_record
-from feddep.experiments.ledgers import edge_entry, plain, privacy_record, response_event
+from feddep.experiments.ledgers import edge_entry, finite, plain, privacy_record, response_event
 from feddep.privacy.accountant import example_level, noise_for, price
 from feddep.privacy.edge_level import edge_noise
 from feddep.privacy.ledger import (
@@ -86,7 +86,7 @@ def answer(question: Question) -> dict[str, Any]:
     noised = [event for event in ledger if isinstance(event, NoisedGradients)]
     if noised:
         found["example_level"] = {
-            "epsilon": example_level(noised[0], q.delta),
+            "epsilon": finite(example_level(noised[0], q.delta)),
             "delta": q.delta,
             "noise": noised[0].noise,
         }

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from feddep.experiments.files import Record
 from feddep.reports.charts import Figure, figure_svg
 from feddep.reports.comparison import divergence, footnotes, marked
 from feddep.reports.figures import FAR, paper_figure
 from feddep.reports.grids import NOT_RUN, in_order
 from feddep.reports.pairs import CONFIDENCE
-from feddep.reports.pays import bother_figure
+from feddep.reports.pays import bother_figure, with_all_features
 from feddep.reports.source import Source
 from feddep.reports.summary import Rows, spread
 from feddep.reports.table import Table
@@ -55,14 +55,14 @@ class Shown:
 
 def main_table(source: Source) -> Table:
     """Table 1 in short: methods down, data sets across, the paper's numbers in brackets."""
+    source = _shown_part(source)
     seeds: dict[tuple[str, str], int] = {}
     for cell in source.cells:
         spec = RunSpec().with_settings(cell)
-        if (spec.partition.clients, spec.preset) == (CLIENTS, PRESET):
-            place = spec.method, spec.dataset
-            seeds[place] = seeds.get(place, 0) + 1
+        place = spec.method, spec.dataset
+        seeds[place] = seeds.get(place, 0) + 1
     scores: dict[tuple[str, str], list[float]] = {}
-    for _, record in _shown_rows(source):
+    for _, record in source.rows:
         place = record["method"], record["dataset"]
         scores.setdefault(place, []).append(record["scores"]["global"]["test"])
     methods = in_order(method for method, _ in seeds)
@@ -71,7 +71,7 @@ def main_table(source: Source) -> Table:
         (marked(method), *(_cell(source, method, name, scores, seeds) for name in datasets))
         for method in methods
     ]
-    ran_away = divergence(record for _, record in _shown_rows(source))
+    ran_away = divergence(record for _, record in source.rows)
     return Table(("method", *datasets), lines, (*footnotes(methods), *ran_away, _NOTE))
 
 
@@ -92,12 +92,18 @@ def figure_texts(sources: Mapping[str, Source]) -> str:
     )
 
 
-def _shown_rows(source: Source) -> Rows:
-    return [row for row in source.rows if _is_shown(row[1])]
+def _shown_part(source: Source) -> Source:
+    """The part of Table 1 that the README has room for."""
+    return replace(
+        source,
+        cells=[cell for cell in source.cells if _is_shown(cell)],
+        rows=[row for row in source.rows if _is_shown(row[0])],
+    )
 
 
-def _is_shown(record: Record) -> bool:
-    return bool(record["clients"] == CLIENTS and record["preset"] == PRESET)
+def _is_shown(cell: Mapping[str, Any]) -> bool:
+    spec = RunSpec().with_settings(cell)
+    return (spec.partition.clients, spec.preset) == (CLIENTS, PRESET)
 
 
 def _cell(
@@ -118,14 +124,15 @@ def _cell(
 
 def _accuracy(source: Source) -> Iterator[Shown]:
     """Ours beside the paper's: a panel a data set, a line a method."""
-    rows = _of_shared_seeds([row for row in _shown_rows(source) if row[1]["method"] not in FAR])
+    drawn = _shown_part(source)
+    rows = _of_shared_seeds([row for row in drawn.rows if row[1]["method"] not in FAR])
     for figure in paper_figure(replace(source, rows=rows)) if rows else ():
         caption = (
             f"Test accuracy on the whole graph with {CLIENTS} clients, ours and the paper's, with "
             "one standard deviation to both sides; ours over the seeds that all methods of a data "
             f"set have. {_LEFT_OUT}"
         )
-        yield Shown(FILES[0], figure, caption + _lacking(source), labelled=True)
+        yield Shown(FILES[0], figure, caption + _lacking(drawn), labelled=True)
 
 
 def _of_shared_seeds(rows: Rows) -> Rows:
@@ -140,13 +147,14 @@ def _of_shared_seeds(rows: Rows) -> Rows:
 
 def _pays(source: Source) -> Iterator[Shown]:
     """What is gained over the share of lost edges."""
-    for figure in bother_figure(source):
+    drawn = with_all_features(source)
+    for figure in bother_figure(drawn):
         caption = (
             "Does it pay? What a participant gains on its own nodes as more edges are lost between "
             "clients: FedAvg above Local, and mending above FedAvg, after 200 rounds, paired by "
             f"seed, with {CONFIDENCE:.0%} confidence intervals. At 0 nothing is gained."
         )
-        yield Shown(FILES[1], figure, caption + _lacking(source))
+        yield Shown(FILES[1], figure, caption + _lacking(drawn))
 
 
 def _lacking(source: Source) -> str:

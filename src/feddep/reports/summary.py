@@ -62,7 +62,13 @@ def headings(names: Sequence[str]) -> list[str]:
     return [name.rpartition(".")[2] for name in names]
 
 
-def spread(values: Sequence[float]) -> str:
-    """Mean ± sample standard deviation, as in the paper; of one value, itself."""
-    mean = f"{statistics.fmean(values):.4f}"
-    return mean if len(values) < 2 else f"{mean} ± {statistics.stdev(values):.3f}"
+def spread(values: Sequence[float | None]) -> str:
+    """Mean ± sample standard deviation, as in the paper; of one value, itself.
+
+    A dash where one is not known, as of data without validation nodes.
+    """
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return "–"
+    mean = f"{statistics.fmean(known):.4f}"
+    return mean if len(known) < 2 else f"{mean} ± {statistics.stdev(known):.3f}"

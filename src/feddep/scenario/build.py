@@ -109,6 +109,15 @@ def build(spec: RunSpec) -> Shards:
             spec.split,
             seed=spec.seed,
         )
+    return made_ready(shards, spec)
+
+
+def made_ready(shards: Shards, spec: RunSpec) -> Shards:
+    """The shards with the features that the spec leaves them.
+
+    Raises:
+        InputError: they cannot be trained on.
+    """
     if spec.feature_share < 1:
         shards = replace(shards, graph=_with_fewer_columns(shards.graph, spec))
     check_trainable(shards)
