@@ -19,6 +19,7 @@ from feddep.errors import InputError, InterruptedRunError
 from feddep.experiments.folder import RunFolder
 from feddep.experiments.pipeline import run
 from feddep.experiments.records import without_times
+from feddep.learning import mending
 from feddep.runtime.letter import Letter, Lost
 from feddep.scenario.build import build, known_at_first, resolve
 from feddep.scenario.spec import RunSpec
@@ -397,3 +398,17 @@ class TestGoingOnWithoutASilo:
         desk.stations[1] = replace(desk.stations[1], name="stranger")
         with pytest.raises(InputError, match="stranger took no part when this run began"):
             federated(desk, spec, tmp_path / "run", shards, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("method", "prepared"), [("fedgnn", "expand"), ("feddep-wo-proto", "GeneratorTraining")]
+)
+def test_what_a_silo_has_prepared_is_found_again_with_the_next_letter(
+    tmp_path, monkeypatch, method, prepared
+):
+    made, make = [], getattr(mending, prepared)
+    monkeypatch.setattr(mending, prepared, lambda *told: made.append(prepared) or make(*told))
+    spec = spec_of(method, **{"generator.refresh": 1})
+    shards = build(spec)
+    federated(Desk(stations(shards)), spec, tmp_path / "run", shards)
+    assert len(made) == 3, "once at each silo"

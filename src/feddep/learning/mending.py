@@ -1,9 +1,9 @@
 """Mending a silo's subgraph: embeddings of the neighbours that its nodes miss."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,8 @@ from feddep.models.sage import FusedSage
 from feddep.models.span import basis_of
 from feddep.models.weights import to_arrays
 from feddep.seeding import Seeds
+
+T = TypeVar("T")
 
 Memory = Mapping[str, npt.NDArray[Any]]
 """What a silo remembers between messages."""
@@ -134,13 +136,13 @@ class AddedNodes:
         """See :class:`Mender`."""
         if "added/links" not in memory:
             return Mended(silo), memory
-        known: tuple[npt.NDArray[Any], Silo] | None = silo.prepared.get(_EXPANDED)
-        if known is None or known[0] is not memory["added/links"]:
-            features = features_from(_parts(memory, "added"), silo.graph.feature_count)
-            graph = expand(silo.graph, memory["added/links"], features)
-            known = memory["added/links"], replace(silo, graph=graph)
-            silo.prepared[_EXPANDED] = known
-        return Mended(known[1]), memory
+        added = _parts(memory, "added")
+
+        def expanded() -> Silo:
+            features = features_from(added, silo.graph.feature_count)
+            return replace(silo, graph=expand(silo.graph, memory["added/links"], features))
+
+        return Mended(_prepared(silo, _EXPANDED, added, expanded)), memory
 
 
 def with_prototypes(silo: Silo, memory: Memory) -> Memory:
@@ -182,12 +184,14 @@ def generator_training(silo: Silo, memory: Memory) -> GeneratorTraining:
     What is kept can be made again from the silo and its memory; so a client in a new process
     gets the same.
     """
-    known: GeneratorTraining | None = silo.prepared.get(_GENERATOR)
-    if known is None or known.prototypes.centres is not memory["prototypes"]:
-        prototypes = Prototypes(memory["prototypes"], memory["cluster"])
-        known = GeneratorTraining(silo, prototypes, list(_parts(memory, "foreign").values()))
-        silo.prepared[_GENERATOR] = known
-    return known
+    foreign = _parts(memory, "foreign")
+    own = {name: memory[name] for name in ("prototypes", "cluster")}
+
+    def training() -> GeneratorTraining:
+        prototypes = Prototypes(own["prototypes"], own["cluster"])
+        return GeneratorTraining(silo, prototypes, list(foreign.values()))
+
+    return _prepared(silo, _GENERATOR, own | foreign, training)
 
 
 def forget_generator_training(silo: Silo) -> None:
@@ -224,6 +228,24 @@ def targets_of(training: GeneratorTraining, memory: Memory) -> Targets:
         return training.targets
     pulled = torch.tensor(memory["pulled"], device=training.silo.device)
     return replace(training.targets, pulled=pulled, pulls=int(memory["pulls"]))
+
+
+def _prepared(silo: Silo, name: str, of: Memory, make: Callable[[], T]) -> T:
+    """What was made of these arrays, made anew if they have changed since.
+
+    They are compared by content: where messages are letters, the memory is read anew for each.
+    """
+    known: tuple[Memory, T] | None = silo.prepared.get(name)
+    if known is None or not _equal(known[0], of):
+        known = of, make()
+        silo.prepared[name] = known
+    return known[1]
+
+
+def _equal(one: Memory, other: Memory) -> bool:
+    return one.keys() == other.keys() and all(
+        one[name] is other[name] or np.array_equal(one[name], other[name]) for name in one
+    )
 
 
 def _parts(memory: Memory, group: str) -> dict[str, npt.NDArray[np.float32]]:
