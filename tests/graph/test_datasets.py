@@ -57,7 +57,6 @@ OLD = Edition(
 )
 TINY = Dataset(
     name="tiny",
-    about="three nodes in a row",
     editions=(NEW,),
     nodes=3,
     edges=2,
@@ -427,11 +426,6 @@ class TestEditions:
 def test_an_unknown_name_lists_the_known_ones(function):
     with pytest.raises(InputError, match="'corra'; known: citeseer, cora, msacademic, pubmed"):
         function("corra")
-
-
-def test_options_are_refused_by_name():
-    with pytest.raises(InputError, match=r"takes no options \(got noise\)"):
-        datasets.load("tiny", noise=0.1)
 
 
 @pytest.fixture(params=["cora", "citeseer", "pubmed", "msacademic"])

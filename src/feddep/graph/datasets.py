@@ -56,7 +56,6 @@ class Dataset:
 
     Attributes:
         name: what it is called here, and the name of its folder.
-        about: one line for a listing.
         editions: what it can be read from, the preferred one first; all give the same graph.
         nodes: n.
         edges: undirected edges, without repeats and self-loops.
@@ -65,7 +64,6 @@ class Dataset:
     """
 
     name: str
-    about: str
     editions: tuple[Edition, ...]
     nodes: int
     edges: int
@@ -125,7 +123,6 @@ _GNN_BENCHMARK = Publication("https://github.com/shchur/gnn-benchmark/raw/master
 _ALL = (
     Dataset(
         name="cora",
-        about="papers on machine learning, citations, binary words",
         editions=(
             Edition(
                 files=_files("ind.cora."),
@@ -145,7 +142,6 @@ _ALL = (
     ),
     Dataset(
         name="citeseer",
-        about="papers on computer science, citations, binary words",
         editions=(
             Edition(
                 files=_files("ind.citeseer."),
@@ -160,7 +156,6 @@ _ALL = (
     ),
     Dataset(
         name="pubmed",
-        about="papers on diabetes, citations, TF-IDF of words",
         editions=(
             Edition(
                 files=_files("ind.pubmed."),
@@ -175,7 +170,6 @@ _ALL = (
     ),
     Dataset(
         name="msacademic",
-        about="authors in computer science (Coauthor-CS), joint papers, binarised keywords",
         editions=(
             Edition(
                 files=_files("ms_academic_cs."),
@@ -193,20 +187,17 @@ _ALL = (
 DATASETS: Mapping[str, Dataset] = {dataset.name: dataset for dataset in _ALL}
 
 
-def load(name: str, **options: object) -> Graph:
+def load(name: str) -> Graph:
     """Reads a published data set; downloads it first if no place holds it.
 
     Args:
         name: a name in :data:`DATASETS`.
-        options: none exist for a published data set; any is refused by name.
 
     Raises:
-        InputError: the name is unknown, an option was given, or ``FEDDEP_DATA`` is not a folder.
+        InputError: the name is unknown, or ``FEDDEP_DATA`` is not a folder.
         DataError: a file is missing or damaged, or no source could be reached.
     """
     dataset = lookup(name)
-    if options:
-        raise InputError(f"data set {name!r} takes no options (got {', '.join(sorted(options))})")
     folder = find(name)
     if folder is None:
         folder = _cache_folder(dataset)

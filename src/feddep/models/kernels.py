@@ -31,7 +31,6 @@ class FeatureTable:
 
     def __init__(self, features: Features, device: torch.device) -> None:
         self.device = device
-        self.columns = int(features.shape[1])
         self._dense: Tensor | None = None
         self._sparse: tuple[Array, Array, Floats] | None = None
         self._moved: tuple[Tensor, Tensor, Tensor] | None = None

@@ -14,7 +14,7 @@ from feddep.reports.grids import in_order
 from feddep.reports.pairs import CONFIDENCE, METRICS, REFERENCE, Paired, compared_settings, paired
 from feddep.reports.palette import Style, style_of
 from feddep.reports.source import Source, shared_settings, title_of
-from feddep.reports.summary import Rows, setting_of, spread
+from feddep.reports.summary import Rows, by_setting, spread
 
 ACCURACY = "test accuracy"
 METRIC_NAMES = {"global": "on the whole graph", "silo": "on the own silo"}
@@ -55,7 +55,7 @@ def paper_figure(source: Source) -> Iterator[Figure]:
     panels: dict[str, list[Mark]] = {}
     names = [name for name in shared_settings(source.rows) if name != "preset"]
     ordered = [row for _, group in panels_of(source.rows, names) for row in group]
-    for settings, records in _by_setting(ordered, [*names, "preset", "method"]):
+    for settings, records in _groups(ordered, [*names, "preset", "method"]):
         record = records[0]
         marks = panels.setdefault(_title(record, settings, names), [])
         marks.append(_own_mark(records, f"ours, preset {record['preset']}"))
@@ -134,8 +134,8 @@ def lines_figure(
         log: show the setting on a logarithmic axis.
         printed: what the paper has for FedDEP, by record and setting.
     """
-    rows = [(settings, record) for settings, record in source.rows]
-    values = sorted({_across(settings, key, default) for settings, _ in rows} - {None})
+    rows = source.rows
+    values = sorted({settings.get(key, default) for settings, _ in rows} - {None})
     if not values:
         return
     place: Callable[[float], float] = math.log10 if log else float
@@ -198,22 +198,16 @@ def _apart(methods: Iterable[str]) -> str:
     return " {} {} far below and {} switched off at first.".format(" and ".join(names), *verbs)
 
 
-def _by_setting(
-    rows: Rows, names: Sequence[str]
-) -> Iterator[tuple[Mapping[str, Any], list[Record]]]:
+def _groups(rows: Rows, names: Sequence[str]) -> Iterator[tuple[Mapping[str, Any], list[Record]]]:
     """The runs that differ in nothing but their seed among these settings."""
-    groups: dict[tuple[str, ...], tuple[Mapping[str, Any], list[Record]]] = {}
-    for settings, record in rows:
-        groups.setdefault(setting_of(settings, names), (settings, []))[1].append(record)
-    yield from groups.values()
+    for group in by_setting(rows, names).values():
+        yield group[0][0], [record for _, record in group]
 
 
 def panels_of(rows: Rows, names: Sequence[str]) -> Iterator[tuple[Mapping[str, Any], Rows]]:
     """The runs of each panel with its settings, in the order in which panels stand."""
-    groups: dict[tuple[str, ...], list[tuple[Mapping[str, Any], Record]]] = {}
-    for settings, record in rows:
-        groups.setdefault(setting_of(settings, names), []).append((settings, record))
-    for group in sorted(groups.values(), key=lambda group: _place(group[0][0], names, rows)):
+    groups = by_setting(rows, names).values()
+    for group in sorted(groups, key=lambda group: _place(group[0][0], names, rows)):
         yield group[0][0], group
 
 
@@ -296,10 +290,6 @@ def lines_panel(
     return Panel(title, across, down, series, "x", guide, round(height, 1))
 
 
-def _across(settings: Mapping[str, Any], key: str, default: float | None) -> Any:
-    return settings.get(key, default)
-
-
 def _series_over(
     rows: Rows,
     key: str,
@@ -311,7 +301,7 @@ def _series_over(
     by_method: dict[str, dict[float | None, list[Record]]] = {}
     for settings, record in rows:
         own = by_method.setdefault(record["method"], {})
-        own.setdefault(_across(settings, key, default), []).append(record)
+        own.setdefault(settings.get(key, default), []).append(record)
     for method in in_order(by_method):
         found = by_method[method]
         level = found.pop(None, None)

@@ -24,7 +24,7 @@ from scipy.stats import t as student_t
 
 from feddep.experiments.files import Record
 from feddep.reports.comparison import accuracy, footnotes, marked, points
-from feddep.reports.summary import Rows, headings, setting_of, varied
+from feddep.reports.summary import Rows, headings, records_by_setting, varied
 from feddep.reports.table import Table
 
 REFERENCE = "fedavg"
@@ -154,13 +154,18 @@ def compared_settings(rows: Rows) -> list[str]:
 def paired(rows: Rows, reference: str = REFERENCE) -> list[Paired]:
     """Every method against the reference in every setting where they share a seed."""
     names = compared_settings(rows)
-    groups: dict[tuple[str, ...], Runs] = {}
-    for settings, record in rows:
-        runs = groups.setdefault(setting_of(settings, names), {})
-        runs.setdefault(record["method"], {})[record["seed"]] = record
     return [
-        found for setting, runs in groups.items() for found in _against(setting, runs, reference)
+        found
+        for setting, records in records_by_setting(rows, names).items()
+        for found in _against(setting, _by_method(records), reference)
     ]
+
+
+def _by_method(records: Sequence[Record]) -> Runs:
+    runs: Runs = {}
+    for record in records:
+        runs.setdefault(record["method"], {})[record["seed"]] = record
+    return runs
 
 
 def _against(setting: tuple[str, ...], runs: Runs, reference: str) -> Iterator[Paired]:

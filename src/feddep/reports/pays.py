@@ -24,7 +24,7 @@ from feddep.reports.grids import NOT_RUN, in_order
 from feddep.reports.pairs import CONFIDENCE, METRICS, compared_settings, paired, score_of
 from feddep.reports.palette import Style, style_of
 from feddep.reports.source import Source
-from feddep.reports.summary import Rows, headings, setting_of
+from feddep.reports.summary import Rows, headings, records_by_setting
 from feddep.reports.table import Table
 
 # Colour and marker tell the method.
@@ -133,9 +133,6 @@ def gain_tables(source: Source) -> Iterator[Table]:
     A table a metric, a line a setting.
     """
     names = compared_settings(source.rows)
-    groups: dict[tuple[str, ...], list[Record]] = {}
-    for settings, record in source.rows:
-        groups.setdefault(setting_of(settings, names), []).append(record)
     gains = {
         (one.setting, one.method, reference): one
         for reference in ("local", "fedavg")
@@ -147,7 +144,7 @@ def gain_tables(source: Source) -> Iterator[Table]:
         if not steps:
             continue
         first, lines = steps[0][1], []
-        for setting, records in groups.items():
+        for setting, records in records_by_setting(source.rows, names).items():
             known = [source.lost_share(record) for record in records]
             lost = [share for share in known if share is not None]
             base = [score_of(record, metric) for record in records if record["method"] == first]
@@ -174,10 +171,7 @@ def _clients(settings: Mapping[str, Any]) -> Any:
 
 def _gain_series(source: Source, rows: Rows, method: str, reference: str) -> Iterator[Series]:
     """A line for each kind of partition."""
-    names = compared_settings(rows)
-    records: dict[tuple[str, ...], list[Record]] = {}
-    for settings, record in rows:
-        records.setdefault(setting_of(settings, names), []).append(record)
+    records = records_by_setting(rows, compared_settings(rows))
     lines: dict[str, list[Point]] = {}
     for one in paired(rows, reference):
         if one.method == method:

@@ -23,10 +23,7 @@ def summary(rows: Rows) -> Table:
     Args:
         rows: settings and record of every run.
     """
-    groups: dict[tuple[str, ...], list[Record]] = {}
     names = varied([settings for settings, _ in rows])
-    for settings, record in rows:
-        groups.setdefault(setting_of(settings, names), []).append(record)
     lines = [
         (
             *setting,
@@ -35,7 +32,7 @@ def summary(rows: Rows) -> Table:
             spread([record["scores"]["silo"]["val"] for record in records]),
             str(len(records)),
         )
-        for setting, records in groups.items()
+        for setting, records in records_by_setting(rows, names).items()
     ]
     columns = (*headings(names), "global test", "silo test", "silo val", "seeds")
     notes = footnotes(str(settings.get("method")) for settings, _ in rows)
@@ -55,6 +52,20 @@ def setting_of(settings: Mapping[str, Any], names: Sequence[str]) -> tuple[str, 
         marked(settings[name]) if name == "method" else str(settings.get(name, "–"))
         for name in names
     )
+
+
+def by_setting(rows: Rows, names: Sequence[str]) -> dict[tuple[str, ...], Rows]:
+    """The runs that do not differ under these names, by the texts that stand there."""
+    groups: dict[tuple[str, ...], list[tuple[Mapping[str, Any], Record]]] = {}
+    for settings, record in rows:
+        groups.setdefault(setting_of(settings, names), []).append((settings, record))
+    return dict(groups)
+
+
+def records_by_setting(rows: Rows, names: Sequence[str]) -> dict[tuple[str, ...], list[Record]]:
+    """Their records."""
+    groups = by_setting(rows, names).items()
+    return {setting: [record for _, record in group] for setting, group in groups}
 
 
 def headings(names: Sequence[str]) -> list[str]:
