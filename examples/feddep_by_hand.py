@@ -191,5 +191,5 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     shards = feddep.partition(feddep.load("synthetic", nodes=300), clients=3)
     print("weights by hand:", {n: a.shape for n, a in feddep_by_hand(shards, rounds=3).items()})
-    result = feddep.run("feddep", shards, rounds=3, preset="paper")
+    result = feddep.run("feddep", shards, rounds=3, settings={"preset": "paper"})
     print("test accuracy of the package:", result.accuracy)

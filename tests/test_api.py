@@ -10,6 +10,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import feddep
+from feddep.algorithms import find_method
 from feddep.experiments.files import read_record
 from feddep.experiments.folder import RunFolder
 from feddep.experiments.records import without_times
@@ -151,6 +152,18 @@ def test_settings_reach_the_spec(small_shards: feddep.Shards):
     result = quick("fedavg", small_shards, settings=QUICK | {"training.learning_rate": 0.01})
     assert result.spec.training.learning_rate == 0.01
     assert result.model.weights["bias"].shape == (8,)
+
+
+def test_a_result_is_shown_in_a_line(small_shards: feddep.Shards):
+    result = quick("fedavg", small_shards)
+    shown = f"2 rounds, test accuracy {result.accuracy:.4f})"
+    assert repr(result) == f"Result(fedavg on {small_shards.graph.name}, 3 clients, {shown}"
+
+
+def test_a_method_is_given_by_name(small_shards: feddep.Shards):
+    method = find_method("fedavg")
+    with pytest.raises(feddep.InputError, match=r"package\.module:ATTRIBUTE \(got Method\)"):
+        quick(method, small_shards)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", ["shards", "graph", "folder"])

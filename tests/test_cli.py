@@ -273,6 +273,9 @@ BAD = {
     "no run to price": (["costs", "nowhere"], ["cannot read the record", "nowhere"]),
     "runs and what to run": (["costs", "nowhere", "--clients", "3"], ["not both"]),
     "a folder for a page": (["costs", *TINY, "--out", "."], ["is a folder"]),
+    "no part of the paper": (["reproduce"], ["table1, quota", "or all"]),
+    "a file for a run": (["report", str(Path(__file__))], ["expected the folder of a run"]),
+    "a name for a file": (["sweep", "table1"], ["experiments/table1.toml"]),
     "a module": (["run", "--method", "nowhere:METHOD"], ["nowhere", "PYTHONPATH"]),
 }
 
@@ -340,7 +343,7 @@ def test_without_a_command_the_commands_are_listed(
     outcome = feddep(*arguments)
     assert outcome.code in (0, 2), "older versions of Typer do not count it as wrong usage"
     for command in commands:
-        assert f"  {command} " in outcome.out + outcome.err
+        assert f" {command} " in outcome.out + outcome.err
 
 
 def test_help_is_no_error(feddep: Feddep):
@@ -770,7 +773,7 @@ def test_the_report_is_written_from_the_declared_sweeps(feddep: Feddep):
     assert outcome.out.split() == ["there/report.md", "there/tables.tex", "there/index.html"]
     assert "Not run yet (0 of 1 runs)." in Path("there/index.html").read_text()
     assert feddep("report", "--quick").code == 0
-    assert "quick version" in Path("report/report.md").read_text()
+    assert "quick version" in Path("report/quick/report.md").read_text()
 
 
 def test_pages_that_would_have_one_name_are_refused(feddep: Feddep):
@@ -1125,3 +1128,37 @@ def _read(screen: Any) -> bytes:
     except OSError:  # so a terminal says that its last user is gone
         return b""
     return found
+
+
+# What stands where
+
+
+def test_an_unfinished_run_and_a_folder_of_runs_are_named_as_such(feddep: Feddep):
+    Path("stopped").mkdir()
+    Path("stopped/spec.toml").touch()
+    Path("several/fedavg").mkdir(parents=True)
+    Path("several/fedavg/record.json").write_text("{}")
+    assert "not finished; go on with it by feddep run --resume" in feddep("report", "stopped").err
+    assert "name one, such as several/fedavg" in feddep("privacy", "several").err
+
+
+def test_a_method_whose_file_has_changed_is_run_again(
+    feddep: Feddep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    own = tmp_path / "own_method_of_a_comparison.py"
+    own.write_text("from feddep.algorithms.fedavg import METHOD\n")
+    command = ["compare", *TINY, "--rounds", 1, "--methods", f"{own.stem}:METHOD", "--out", "both"]
+    assert feddep(*command).code == 0
+    assert "running it again" not in feddep(*command).err
+    own.write_text(own.read_text() + "# another one\n")
+    assert "has changed since it was run; running it again" in feddep(*command).err
+    assert "running it again" not in feddep(*command).err
+
+
+def test_flower_without_ray_is_said_in_a_line(feddep: Feddep, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    outcome = feddep(*RUN, "--runtime", "flower-sim")
+    assert outcome.code == 2
+    assert outcome.err.count("\n") == 1
+    assert "pip install 'feddep[flower-sim]'" in outcome.err

@@ -48,7 +48,7 @@ from feddep.cli_common import (
 )
 from feddep.errors import FeddepError, InputError, InterruptedRunError
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 data_app = typer.Typer(no_args_is_help=True, help="Find and fetch data sets.")
 app.add_typer(data_app, name="data")
 

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -153,14 +154,18 @@ def carry_out(
 ) -> tuple[dict[str, Any], Path]:
     """Claims the folder, loads, runs; a finished run is not run again on ``resume``."""
     from feddep.experiments.folder import RunFolder, default_folder
+    from feddep.experiments.records import is_of_today
     from feddep.scenario.build import build
 
     run_pipeline = _pipeline(runtime, spec.method)
     path = out or default_folder(spec)
     with RunFolder.claim(path, spec, resume=resume) as folder:
         finished = folder.finished()
-        if finished is not None:
+        if finished is not None and is_of_today(finished):
             return finished, path
+        if finished is not None:
+            complain(f"the file of {spec.method} has changed since it was run; running it again")
+            folder.clear()
         started = time.perf_counter()
         shards = build(spec)
         loading = time.perf_counter() - started
@@ -209,6 +214,7 @@ def _pipeline(runtime: str, method: str) -> Callable[..., Any]:
     if runtime != "flower-sim":
         raise unknown("runtime", runtime, ["in-process", "flower-sim"])
     try:
+        import_module("ray")  # Flower itself would say so at length
         from feddep.deployment.simulation import check_can_run, run_simulated
     except ImportError as error:
         raise InputError(

@@ -29,7 +29,7 @@ from feddep.cli_common import (
     spec_of,
     table_of,
 )
-from feddep.errors import InputError, unknown
+from feddep.errors import InputError, InterruptedRunError, unknown
 
 if TYPE_CHECKING:
     from feddep.experiments.sweep import Sweep
@@ -110,9 +110,9 @@ def sweep(
 
 def reproduce(
     names: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(help="data table1 quota table2 hops privacy curves costs pays, or all."),
-    ],
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A small version in minutes.")] = False,
     at_once: AtOnce = None,
     folder: Folder = Path("experiments"),
@@ -122,6 +122,8 @@ def reproduce(
     from feddep.experiments.reproduce import PARTS, seconds_left, sweeps_of
     from feddep.reports.summary import summary_table
 
+    if not names:
+        raise InputError(f"name what to reproduce: {', '.join(PARTS)}, or all")
     wanted = list(PARTS) if "all" in names else names
     for name in wanted:
         if name not in PARTS:
@@ -132,7 +134,11 @@ def reproduce(
         left = seconds_left(declared, at_once or cores())
         guess = "" if left is None else f", about {left / 60:.0f} minutes left"
         missing, cells = len(declared.missing()), len(declared.cells)
-        err_console.print(f"{name}: {cells - missing} of {cells} results are there{guess}")
+        err_console.print(
+            f"{name}: {cells - missing} of {cells} results are there{guess}; records in "
+            f"{declared.results}",
+            soft_wrap=True,
+        )
         _run_missing(declared, at_once)
         out_console.print(f"{name}\n{summary_table(declared.records())}", soft_wrap=True)
 
@@ -158,7 +164,8 @@ def report(
         list[Path] | None, typer.Argument(help="Run folders; each gets a page of its own.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder to write into; default: report/, or each run's.")
+        Path | None,
+        typer.Option(help="Folder to write into; default: report/, report/quick/, or each run's."),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="The records of `feddep reproduce --quick`.")
@@ -171,7 +178,11 @@ def report(
 
     if runs and quick:
         raise InputError("give run folders, or --quick, not both")
-    for target in [out or Path("report")] if out or not runs else runs:
+    for run in runs or []:
+        if run.is_file():
+            raise InputError(f"expected the folder of a run (got the file {run})")
+    whole = out or (Path("report/quick") if quick else Path("report"))
+    for target in [whole] if out or not runs else runs:
         check_writable(target)
     if runs and out and len({run.resolve().name for run in runs}) < len(runs):
         raise InputError(
@@ -181,7 +192,7 @@ def report(
     if runs:
         written = [write_run_page(run, out and out / f"{run.resolve().name}.html") for run in runs]
     else:
-        written = write_report(folder, out or Path("report"), quick=quick)
+        written = write_report(folder, whole, quick=quick)
     for path in written:
         out_console.print(str(path), soft_wrap=True)
 
@@ -238,5 +249,11 @@ def _run_missing(declared: "Sweep", at_once: int | None) -> None:
         return
     check_writable(declared.results.parent)
     declared.check_data()
-    with counted(len(seconds), sum(seconds.values())) as tell:
-        declared.run(at_once or cores(), lambda *news: tell(seconds[json.dumps(news[-1])]))
+    try:
+        with counted(len(seconds), sum(seconds.values())) as tell:
+            declared.run(at_once or cores(), lambda *news: tell(seconds[json.dumps(news[-1])]))
+    except KeyboardInterrupt:
+        left, cells = len(declared.missing()), len(declared.cells)
+        raise InterruptedRunError(
+            f"stopped; {cells - left} of {cells} results are there, and the same command goes on"
+        ) from None

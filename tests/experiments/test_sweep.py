@@ -9,10 +9,11 @@ from queue import SimpleQueue
 import pytest
 
 from feddep import api
+from feddep.algorithms import fingerprint
 from feddep.errors import DataError, InputError, RuntimeFailureError
 from feddep.experiments import one_run, runners, sweep
 from feddep.experiments.records import without_times
-from feddep.experiments.rows import in_use
+from feddep.experiments.rows import in_use, read_rows
 from feddep.experiments.runners import FailedRunError
 from feddep.experiments.sweep import Sweep
 from feddep.graph.shard import write_shards
@@ -243,6 +244,41 @@ def test_half_a_row_is_refused_with_its_place(file, ran):
         Sweep.read(file).missing()
 
 
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        (b"[1, 2]", "expected settings and record"),
+        (b'{"settings": {}}', "expected settings and record"),
+        (b'{"settings": {}, "record": {"scores": {"silo": {"val": "abc"}}}}', "silo.val is 'abc'"),
+        (b"\xff\xfe", "Expecting value"),
+    ],
+)
+def test_what_no_run_has_written_is_refused_with_its_place(file, row, why):
+    results = file.parent / "results/small.jsonl"
+    results.parent.mkdir()
+    results.write_bytes(row + b"\n")
+    with pytest.raises(DataError, match=rf"line 1 of .*small.jsonl is not a whole row.*{why}"):
+        Sweep.read(file).missing()
+
+
+def test_a_run_of_a_method_whose_file_has_changed_does_not_count(tmp_path, ran, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    own = tmp_path / "own_method_of_a_sweep.py"
+    own.write_text("from feddep.algorithms.fedavg import METHOD\n")
+    name = f"{own.stem}:METHOD"
+    monkeypatch.setitem(SECONDS, name, SECONDS["fedavg"])
+    declared = tmp_path / "own.toml"
+    declared.write_text(f'[grid]\nmethod = ["{name}"]\nseed = [0]\n')
+    Sweep.read(declared).run(1, lambda *_: None)
+    assert len(Sweep.read(declared).missing()) == 1, "no fingerprint"
+    (row,) = read_rows(tmp_path / "results/own.jsonl")
+    row["record"]["versions"] = {"method": fingerprint(name)}
+    (tmp_path / "results/own.jsonl").write_text(json.dumps(row))
+    assert Sweep.read(declared).missing() == []
+    own.write_text(own.read_text() + "# another one\n")
+    assert len(Sweep.read(declared).missing()) == 1
+
+
 def test_data_that_are_not_there_are_refused_before_anything_runs(file, ran, monkeypatch):
     file.write_text(DECLARATION.replace("[grid]", '[grid]\ndataset = ["nowhere/at/all"]'))
     declared = Sweep.read(file)
@@ -308,6 +344,8 @@ def test_a_timed_sweep_takes_turns(file):
         ("fixed = 3\n[grid]\nseed = [0]", "\\[fixed\\] must be a table \\(got 3"),
         ("[grid]\nseed = []", "entry of \\[grid\\] must be a list of values"),
         ("[grid]\nseed = [0]\n[quick]\nseed = 0", "entry of \\[quick\\] must be a list"),
+        ("[grid]\ntraining.rounds = [1]", 'quote keys .* as "training.rounds" in \\[grid\\]'),
+        ("[fixed]\nseed = 1\n[grid]\nseed = [0]", "seed stands in \\[fixed\\] and in"),
     ],
 )
 def test_a_wrong_declaration_is_refused_before_anything_runs(tmp_path, text, says):

@@ -3,8 +3,11 @@
 The package is not called ``methods`` because that is the public function ``feddep.methods()``.
 """
 
+import hashlib
+import sys
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 
 from feddep.algorithms import (
     centralised,
@@ -51,6 +54,11 @@ def find_method(name: str) -> Method:
     Raises:
         InputError: the name is unknown, or the module has no such method; it says why.
     """
+    if not isinstance(name, str):
+        raise InputError(
+            "a method is given by name, or by its place as package.module:ATTRIBUTE "
+            f"(got {type(name).__name__})"
+        )
     if is_import_path(name):
         return replace(_imported(name), name=name)
     if name not in METHODS:
@@ -63,6 +71,15 @@ def is_import_path(name: str) -> bool:
     return ":" in name
 
 
+def fingerprint(name: str) -> str | None:
+    """Of the file that a method of somebody's own stands in, which may change; None for ours."""
+    if not is_import_path(name):
+        return None
+    find_method(name)  # or there may be no such file
+    file = sys.modules[name.partition(":")[0]].__file__
+    return file and hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
+
+
 def _imported(name: str) -> Method:
     module, _, attribute = name.partition(":")
     if module == "__main__":  # a worker is another program, with another __main__
@@ -70,9 +87,10 @@ def _imported(name: str) -> Method:
     try:
         found = getattr(import_module(module), attribute, None)
     except Exception as error:  # it is the user's code that is run here: anything may happen
+        lost = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
+        remedy = "; its folder must be on the import path, e.g. with PYTHONPATH=." if lost else ""
         raise InputError(
-            f"cannot import {module} for the method {name}: {type(error).__name__}: {error}; "
-            "its folder must be on the import path, e.g. with PYTHONPATH=."
+            f"cannot import {module} for the method {name}: {type(error).__name__}: {error}{remedy}"
         ) from error
     if not isinstance(found, Method):
         raise InputError(

@@ -22,8 +22,8 @@ def read_declaration(file: Path) -> dict[str, Any]:
     """
     try:
         content = tomllib.loads(file.read_text())
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"cannot read the sweep {file}: {error}") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read the sweep {file}: {error}{_hint(file)}") from None
     if "grid" not in content or not content.keys() <= {"grid", "fixed", "quick", *SWITCHES}:
         raise InputError(
             f"{file}: expected [grid] and perhaps [fixed], [quick], {' and '.join(SWITCHES)} "
@@ -41,10 +41,27 @@ def read_declaration(file: Path) -> dict[str, Any]:
     ):
         if not all(isinstance(table, dict) for table in tables):
             raise InputError(f"{file}: [{name}] must be a table (got {content[name]!r})")
-        values = [value for table in tables for value in table.values() if name != "fixed"]
-        if not all(isinstance(value, list) and value for value in values):
-            raise InputError(f"{file}: every entry of [{name}] must be a list of values")
+        for key, value in [pair for table in tables for pair in table.items()]:
+            _check_entry(file, name, key, value)
+    both = sorted(content["fixed"].keys() & {key for grid in content["grid"] for key in grid})
+    if both:
+        raise InputError(f"{file}: {both[0]} stands in [fixed] and in [grid]; choose one of them")
     return content
+
+
+def _check_entry(file: Path, table: str, key: str, value: Any) -> None:
+    if isinstance(value, dict):
+        inner = f'"{key}.{next(iter(value), "")}"'
+        raise InputError(f"{file}: quote keys that have a dot, as {inner} in [{table}]")
+    if table != "fixed" and not (isinstance(value, list) and value):
+        raise InputError(
+            f"{file}: every entry of [{table}] must be a list of values (got {key} = {value!r})"
+        )
+
+
+def _hint(file: Path) -> str:
+    """Where the reproduction's own declarations are, for who gave a bare name."""
+    return "" if file.suffix else f"; a sweep is a file, such as experiments/{file.name}.toml"
 
 
 def declared_cells(content: Mapping[str, Any]) -> list[Cell]:

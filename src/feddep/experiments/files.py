@@ -16,11 +16,21 @@ def read_record(path: Path) -> Record:
     file = path / "record.json" if path.is_dir() else path
     try:
         record = json.loads(file.read_text())
+    except FileNotFoundError:
+        raise DataError(f"cannot read the record {file}: {_what_is_there(path)}") from None
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read the record {file}: {error}") from None
     if not isinstance(record, dict) or "scores" not in record:
         raise DataError(f"{file} is not a run record (it has no scores)")
     return record
+
+
+def _what_is_there(path: Path) -> str:
+    """What stands where a finished run was looked for, and what to do."""
+    if (path / "spec.toml").exists():
+        return "the run is not finished; go on with it by feddep run --resume"
+    runs = sorted(str(file.parent) for file in path.glob("*/record.json"))
+    return f"it holds several runs; name one, such as {runs[0]}" if runs else "no such file"
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:

@@ -92,7 +92,7 @@ class RunFolder:
                 )
             path.mkdir(parents=True, exist_ok=True)
             if not resume:
-                folder._clear()
+                folder.clear()
             write_atomically(path / "spec.toml", spec.to_toml())
         except OSError as error:
             raise InputError(
@@ -181,7 +181,7 @@ class RunFolder:
                 "delete that folder or choose another one"
             )
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
         """Takes away what a finished run has left."""
         for name in _FILES:
             (self.path / name).unlink(missing_ok=True)

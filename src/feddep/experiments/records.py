@@ -7,6 +7,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_info
 
+from feddep.algorithms import fingerprint
 from feddep.experiments.files import Record
 from feddep.graph.graph import Part
 from feddep.graph.shard import Shards
@@ -61,7 +62,7 @@ def make_record(
             "phases": {name: dict(counts) for name, counts in traffic.items()},
         },
         "privacy": dict(privacy),
-        "versions": versions(),
+        "versions": versions() | _own_version(spec.method),
     }
 
 
@@ -118,6 +119,17 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:  # pragma: no cover - run from a source tree
             found[package] = "unknown"
     return {**found, "processor": _processor()}
+
+
+def _own_version(method: str) -> dict[str, str]:
+    """Of a method of somebody's own, whose file may change from run to run."""
+    own = fingerprint(method)
+    return {} if own is None else {"method": own}
+
+
+def is_of_today(record: Record) -> bool:
+    """Whether the method is still the one that was run, as far as its own file tells."""
+    return bool(record.get("versions", {}).get("method") == fingerprint(record.get("method", "")))
 
 
 def _processor() -> str:

@@ -34,6 +34,13 @@ class Result:
     generators: Sequence[Weights] = ()
     ledgers: Sequence[Ledger] = ()
 
+    def __repr__(self) -> str:
+        shown = "–" if self.accuracy is None else f"{self.accuracy:.4f}"
+        return (
+            f"Result({self.spec.method} on {self.spec.dataset}, {self.record['clients']} clients, "
+            f"{len(self.history)} rounds, test accuracy {shown})"
+        )
+
     @property
     def accuracy(self) -> float | None:
         """Test accuracy on the whole graph at the best validation round (the paper's metric).

@@ -20,16 +20,29 @@ def read_rows(file: Path) -> Iterator[Row]:
     Raises:
         DataError: a line is not a whole row, as when the disk was full; it names the line.
     """
-    lines = file.read_text().splitlines() if file.exists() else []
+    lines = file.read_bytes().splitlines() if file.exists() else []
     for number, line in enumerate(lines, start=1):
         try:
             row = json.loads(line)
+            _check(row)
         except ValueError as error:
             raise DataError(
                 f"line {number} of {file} is not a whole row ({error}); delete that line, "
                 "and the run is run again"
             ) from None
         yield row
+
+
+def _check(row: Any) -> None:
+    """Refuses what no run has written."""
+    parts = [row.get(name) for name in ("settings", "record")] if isinstance(row, dict) else []
+    if not parts or not all(isinstance(part, dict) for part in parts):
+        raise ValueError("expected settings and record")
+    scores = row["record"].get("scores", {})
+    for metric, own in scores.items():
+        for name, score in own.items():
+            if not isinstance(score, float | int | None):
+                raise ValueError(f"the score {metric}.{name} is {score!r}")
 
 
 def append_row(file: Path, row: Row) -> None:

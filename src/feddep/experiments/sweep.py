@@ -12,7 +12,8 @@ A sweep is declared as data::
 Every combination of the grid is one run; ``[[grid]]`` several times declares several grids. A
 run's record is appended to a file of JSON lines together with the settings that it came from. A
 combination that is already there, or in the records of another sweep beside it, is not run again;
-a run counts for what it was, whatever values its preset has by now. Two combinations are the same
+a run counts for what it was, whatever values its preset has by now; but not if the file of a method
+of somebody's own has changed since. Two combinations are the same
 if they come to the same settings: a default may be named or not, a preset that has nothing for a
 method and a data set is no other, and a method that has the whole graph does not ask how it would
 be dealt out.
@@ -42,6 +43,7 @@ from feddep.experiments.declaration import (
 )
 from feddep.experiments.expected_cost import expected_seconds
 from feddep.experiments.files import Record
+from feddep.experiments.records import is_of_today
 from feddep.experiments.rows import Row, append_row, in_use, read_rows
 from feddep.experiments.runners import FailedRunError, run_apart
 from feddep.graph.partition import PartitionSpec
@@ -195,6 +197,8 @@ class Sweep:
 
     def _has_what_counts(self, row: Mapping[str, Any]) -> bool:
         if self.history and "history" not in row:
+            return False
+        if not is_of_today(row["record"]):
             return False
         return not self.timed or row["record"].get("at_once") == 1
 

@@ -72,7 +72,10 @@ def main_table(source: Source) -> Table:
         for method in methods
     ]
     ran_away = divergence(record for _, record in source.rows)
-    return Table(("method", *datasets), lines, (*footnotes(methods), *ran_away, _NOTE))
+    most = [max(count for (_, name), count in seeds.items() if name == own) for own in datasets]
+    counts = ", ".join(f"{count} on {name}" for name, count in zip(datasets, most, strict=True))
+    notes = (*footnotes(methods), *ran_away, f"{_NOTE} Seeds: {counts}.")
+    return Table(("method", *datasets), lines, notes)
 
 
 def shown(sources: Mapping[str, Source]) -> list[Shown]:

@@ -8,6 +8,7 @@ are packed arrays and JSON, no pickle.
 
 import signal
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -52,6 +53,10 @@ def serve(connection: "Connection[Any, Any]") -> None:
             answer = _ANSWERS[header["call"]](host, header, arrays)
         except errors.FeddepError as error:
             answer = _trouble(error)
+        except Exception as error:  # a method may be somebody's own, and is tried out here
+            traceback.print_exc()
+            told = f"a client's part failed: {type(error).__name__}: {error}; where, stands above"
+            answer = _trouble(errors.RuntimeFailureError(told))
         connection.send_bytes(answer)
 
 
