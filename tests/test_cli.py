@@ -26,6 +26,7 @@ from feddep import cli, cli_common
 from feddep.errors import RuntimeFailureError
 from feddep.experiments.journal import Journal
 from feddep.experiments.records import without_times
+from feddep.experiments.reproduce import PARTS
 from feddep.graph import datasets
 from feddep.graph.folder import write_graph
 from feddep.graph.graph import Graph, Part
@@ -1128,6 +1129,12 @@ def _read(screen: Any) -> bytes:
     except OSError:  # so a terminal says that its last user is gone
         return b""
     return found
+
+
+def test_the_help_names_what_can_be_reproduced(feddep: Feddep):
+    shown = feddep("reproduce", "--help").out
+    assert all(name in shown for name in [*PARTS, "all"])
+    assert "\\" not in shown
 
 
 # What stands where

@@ -109,15 +109,15 @@ def sweep(
 
 
 def reproduce(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(help="data table1 quota table2 hops privacy curves costs pays, or all."),
-    ] = None,
+    names: Annotated[list[str] | None, typer.Argument()] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A small version in minutes.")] = False,
     at_once: AtOnce = None,
     folder: Folder = Path("experiments"),
 ) -> None:
-    """Run (or go on with) the sweeps behind the paper's tables and figures."""
+    """Run (or go on with) the sweeps behind the paper's tables and figures.
+
+    Names: data, table1, quota, table2, hops, privacy, curves, costs, pays, or all.
+    """
     from feddep.experiments.pipeline import cores
     from feddep.experiments.reproduce import PARTS, seconds_left, sweeps_of
     from feddep.reports.summary import summary_table
