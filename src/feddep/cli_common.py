@@ -214,14 +214,15 @@ def _pipeline(runtime: str, method: str) -> Callable[..., Any]:
     if runtime != "flower-sim":
         raise unknown("runtime", runtime, ["in-process", "flower-sim"])
     try:
-        import_module("ray")  # Flower itself would say so at length
         from feddep.deployment.simulation import check_can_run, run_simulated
+
+        check_can_run(method)
+        import_module("ray")  # Flower itself would say so at length
     except ImportError as error:
         raise InputError(
             f"flower-sim needs Flower with Ray, which is not installed ({error}); "
             "pip install 'feddep[flower-sim]'"
         ) from None
-    check_can_run(method)
     return run_simulated
 
 
