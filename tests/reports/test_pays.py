@@ -109,6 +109,7 @@ def test_runs_with_fewer_features_have_a_figure_of_their_own():
     for panel in figure.panels:
         for line in panel.series:
             assert [point.x for point in line.points] == [-1.0, 0.0]  # logarithms of 0.1 and 1
+    assert figure.caption.startswith("With 10 clients. Mean over seeds")
     assert list(weaker_features_figure(source(cells()))) == []
 
 

@@ -124,7 +124,9 @@ def weaker_features_figure(source: Source) -> Iterator[Figure]:
     if rows:
         label = "share of feature columns kept (logarithmic)"
         own = replace(source, rows=rows)
-        yield from lines_figure(own, _WEAK, label, metrics=METRICS, default=1.0, log=True)
+        for one in lines_figure(own, _WEAK, label, metrics=METRICS, default=1.0, log=True):
+            clients = " or ".join(map(str, sorted(counts)))
+            yield replace(one, caption=f"With {clients} clients. {one.caption}")
 
 
 def gain_tables(source: Source) -> Iterator[Table]:
