@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from feddep.experiments.sweep import Sweep
 from feddep.reports.documents import KINDS, OVERVIEWS, documents, figures, filled, places
 from feddep.reports.showcase import FOLDER
 from feddep.reports.source import Library
@@ -28,6 +29,14 @@ def test_architecture_names_every_package_and_no_other():
     named = set(re.findall(r"^(\w+)/", tree, flags=re.MULTILINE))
     packages = {p.parent.name for p in (ROOT / "src/feddep").glob("*/__init__.py")}
     assert named == packages
+
+
+def test_the_sweep_in_the_documents_can_be_declared(tmp_path):
+    (declared,) = re.findall(
+        r"```toml\n(.*?)```", (ROOT / "docs/records.md").read_text(), re.DOTALL
+    )
+    (tmp_path / "mine.toml").write_text(declared)
+    assert len(Sweep.read(tmp_path / "mine.toml").cells) == 2 * 2 * 2 * 3
 
 
 def test_documents_link_to_files_that_exist():
