@@ -41,7 +41,7 @@ test-federation: setup .venv/.simulation
 	touch $@
 
 docs: setup
-	$(BIN)/python -m feddep.reports.documents
+	$(BIN)/python -m feddep_study.documents
 
 bench: setup
 	$(BIN)/python -m benchmarks

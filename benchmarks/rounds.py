@@ -28,7 +28,7 @@ from feddep.graph.interchange import to_pyg
 from feddep.graph.sampling import NeighbourSampler
 from feddep.graph.shard import Shards
 from feddep.runtime.inprocess import InProcess
-from feddep.scenario.build import build, recipe_for
+from feddep.scenario.build import build, learning_spec_for
 from feddep.scenario.spec import RunSpec
 
 ROUNDS = {"cora": 10, "msacademic": 3}
@@ -69,14 +69,14 @@ def our_rounds(spec: RunSpec, shards: Shards, rounds: int) -> list[float]:
     """Seconds of each round of the averaging phase, two workers."""
     method = find_method("fedavg")
     (phase,) = method.phases
-    recipe = recipe_for(spec, shards.graph, method)
+    learning = learning_spec_for(spec, shards.graph, method)
     seconds = []
-    with InProcess(shards, method, recipe, workers=2) as runtime:
+    with InProcess(shards, method, learning, workers=2) as runtime:
         state = {}
         for number in range(rounds + 1):
             started = time.perf_counter()
             ask = Ask(runtime.clients, phase.name, number, runtime.exchange)
-            state, _ = phase.serve(recipe, ask, state)
+            state, _ = phase.serve(learning, ask, state)
             seconds.append(time.perf_counter() - started)
     return seconds[1:]  # the first warms caches
 

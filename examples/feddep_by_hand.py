@@ -44,7 +44,7 @@ def feddep_by_hand(shards, rounds, seed=0):
     # Step 4: the classifier is averaged; generators stay where they are.
     model = FusedSage(MODEL, whole.feature_count, whole.classes, EMBEDDING.width)
     initialise(model, seeds.child("classifier"))
-    model.forget_embeddings()
+    model.zero_embedding_weights()
     weights = {name: p.detach().numpy().copy() for name, p in model.named_parameters()}
     for number in range(rounds):
         trained = []

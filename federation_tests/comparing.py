@@ -12,8 +12,8 @@ from cluster import Cluster, Program
 
 def in_process(cluster: Cluster, spec: Path) -> Path:
     """The same run on one machine; one for each spec."""
-    from feddep.experiments.folder import RunFolder
-    from feddep.experiments.pipeline import run
+    from feddep.runs.folder import RunFolder
+    from feddep.runs.pipeline import run
     from feddep.scenario.build import build, resolve
     from feddep.scenario.spec import RunSpec, read_settings
 

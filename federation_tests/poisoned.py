@@ -5,25 +5,25 @@ from pathlib import Path
 
 import numpy as np
 
-from feddep.deployment import resident
-from feddep.deployment.programs import Silo
-from feddep.deployment.station import Station
-from feddep.runtime.letter import Letter
+from feddep.deployment.operations import silo_daemon as resident
+from feddep.deployment.operations.programs import Silo
+from feddep.deployment.protocol.silo_service import SiloService
+from feddep.runtime.envelope import Envelope
 
-honest = Station.answer
+honest = SiloService.answer
 
 
-def poisoned(self, letter, pieces):
-    answer = honest(self, letter, pieces)
-    if letter.header.get("phase") != "averaging" or not answer.arrays:
+def poisoned(self, envelope, pieces):
+    answer = honest(self, envelope, pieces)
+    if envelope.header.get("phase") != "averaging" or not answer.arrays:
         return answer
     arrays = {name: np.full_like(array, np.inf) for name, array in answer.arrays.items()}
-    return Letter(answer.header, arrays)
+    return Envelope(answer.header, arrays)
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 3:  # as the resident process
-        Station.answer = poisoned
+        SiloService.answer = poisoned
         resident.main()
     else:
         with Silo(Path(sys.argv[1]), resident=[sys.executable, "-P", __file__]) as silo:

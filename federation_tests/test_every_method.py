@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from feddep.algorithms import METHODS
-from feddep.experiments.pipeline import run
-from feddep.experiments.records import without_times
+from feddep.runs.pipeline import run
+from feddep.runs.records import without_times
 from feddep.scenario.build import build, resolve
 from feddep.scenario.spec import RunSpec
 
@@ -25,7 +25,7 @@ GIVEN = {
 
 @pytest.mark.parametrize("method", FEDERATED)
 def test_as_in_process(method):
-    from feddep.deployment.simulation import run_simulated
+    from feddep.deployment.protocol.simulation import run_simulated
 
     given = {**GIVEN, "method": method}
     spec = resolve(RunSpec().with_settings(given), given)

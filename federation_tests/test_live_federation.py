@@ -99,7 +99,7 @@ def test_an_unregistered_key_is_refused(cluster, tmp_path):
 
 
 def test_flower_itself_refuses_an_unregistered_key(cluster, tmp_path, monkeypatch):
-    from feddep.deployment.certificates import key_openssh, new_key
+    from feddep.deployment.operations.certificates import key_openssh, new_key
 
     monkeypatch.setenv("PATH", str(Path(FEDDEP).parent), prepend=os.pathsep)
     key = tmp_path / "stranger.key"

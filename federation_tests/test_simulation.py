@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster import feddep
-from feddep.experiments.records import without_times
+from feddep.runs.records import without_times
 
 pytest.importorskip("ray", reason="the simulation needs feddep[flower-sim]")
 

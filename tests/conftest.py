@@ -16,7 +16,7 @@ import feddep
 if TYPE_CHECKING:
     from feddep.graph.graph import Graph
     from feddep.graph.shard import Shards
-    from feddep.learning.recipe import Recipe
+    from feddep.learning.spec import LearningSpec
 
 # One thread: test machines have few cores and other work.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -76,12 +76,12 @@ def odd_shards(small_shards: "Shards") -> "Shards":
 
 
 @pytest.fixture(scope="session")
-def small_recipe(small_graph: "Graph") -> "Recipe":
+def small_recipe(small_graph: "Graph") -> "LearningSpec":
     """A narrow model and three rounds for the small graph."""
-    from feddep.learning.recipe import Recipe, TrainingSpec
+    from feddep.learning.spec import LearningSpec, TrainingSpec
     from feddep.models.sage import ModelSpec
 
-    return Recipe(
+    return LearningSpec(
         features=small_graph.feature_count,
         classes=small_graph.classes,
         model=ModelSpec(hidden=8),

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 
 from feddep.algorithms.method import Method
-from feddep.federation.conduct import Progress, conduct
 from feddep.federation.messages import Reply, Request
 from feddep.federation.metering import Transport
+from feddep.federation.run_phases import Progress, run_phases
 from feddep.graph.shard import Shards
-from feddep.runtime.host import Host
-from feddep.scenario.build import known_at_first, parties, recipe_for, settings_of
+from feddep.runtime.client_pool import ClientPool
+from feddep.scenario.build import initial_server_state, learning_spec_for, parties, settings_of
 from feddep.scenario.spec import RunSpec
 
 SMALL = {
@@ -30,26 +30,26 @@ def spec_of(method: Method, shards: Shards, **settings: Any) -> RunSpec:
     return RunSpec().with_settings(given | dict(method.settings))
 
 
-def host_of(method: Method, shards: Shards, **settings: Any) -> Host:
+def host_of(method: Method, shards: Shards, **settings: Any) -> ClientPool:
     """All clients of a small run."""
-    recipe = recipe_for(spec_of(method, shards, **settings), shards.graph, method)
+    spec = learning_spec_for(spec_of(method, shards, **settings), shards.graph, method)
     graphs = dict(enumerate(parties(shards, method)))
-    return Host(method, recipe, torch.device("cpu"), graphs, lambda: shards.graph)
+    return ClientPool(method, spec, torch.device("cpu"), graphs, lambda: shards.graph)
 
 
 def carry_out(
-    host: Host,
+    host: ClientPool,
     shards: Shards,
     transport: Transport,
     after_round: Callable[..., None] = lambda *_: None,
 ) -> Progress:
     """The run of these clients from its beginning to its end."""
-    method, start = host.method, Progress(state=known_at_first(shards, host.method))
+    method, start = host.method, Progress(state=initial_server_state(shards, host.method))
     clients = len(host.graphs)
-    return conduct(method.phases, host.recipe, clients, transport, start, after_round)
+    return run_phases(method.phases, host.spec, clients, transport, start, after_round)
 
 
-def messages_of(host: Host, shards: Shards) -> list[tuple[Request, Reply]]:
+def messages_of(host: ClientPool, shards: Shards) -> list[tuple[Request, Reply]]:
     """Every request of the run with its reply."""
     wire = _Wire(host)
     carry_out(host, shards, wire)
@@ -58,7 +58,7 @@ def messages_of(host: Host, shards: Shards) -> list[tuple[Request, Reply]]:
 
 @dataclass
 class _Wire:
-    host: Host
+    host: ClientPool
     said: list[tuple[Request, Reply]] = field(default_factory=list)
 
     def exchange(self, requests: Sequence[Request]) -> list[Reply]:

@@ -11,11 +11,11 @@ from safetensors.numpy import load_file
 
 import feddep
 from feddep.algorithms import find_method
-from feddep.experiments.files import read_record
-from feddep.experiments.folder import RunFolder
-from feddep.experiments.records import without_times
 from feddep.graph.folder import write_graph
 from feddep.graph.graph import Graph, Part
+from feddep.runs.files import read_record
+from feddep.runs.folder import RunFolder
+from feddep.runs.records import without_times
 from feddep.scenario.spec import RunSpec
 
 QUICK = {"model.hidden": 8, "training.batch_size": 16}
@@ -46,7 +46,7 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 def test_importing_the_package_and_the_command_line_does_not_import_torch():
-    code = "import sys, feddep, feddep.cli; sys.exit('torch' in sys.modules)"
+    code = "import sys, feddep, feddep.cli.main; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -260,7 +260,7 @@ def test_save_refuses_a_folder_that_holds_something_else(
 def test_resume_goes_on_from_a_checkpoint(
     tmp_path: Path, small_shards: feddep.Shards, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("feddep.experiments.journal.CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("feddep.runs.journal.CHECKPOINT_SECONDS", 0.0)
     finish = RunFolder.finish
     monkeypatch.setattr(RunFolder, "finish", lambda *_: (_ for _ in ()).throw(OSError("full")))
     with pytest.raises(OSError, match="full"):

@@ -19,17 +19,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from feddep_study.reproduce import PARTS
 from rich.console import Console
 from safetensors.numpy import load_file
 
-from feddep import cli, cli_common
+from feddep.cli.main import main as cli
+from feddep.cli.main import options as cli_common
 from feddep.errors import RuntimeFailureError
-from feddep.experiments.journal import Journal
-from feddep.experiments.records import without_times
-from feddep.experiments.reproduce import PARTS
 from feddep.graph import datasets
 from feddep.graph.folder import write_graph
 from feddep.graph.graph import Graph, Part
+from feddep.runs.journal import Journal
+from feddep.runs.records import without_times
 from feddep.runtime import inprocess
 from feddep.scenario.spec import RunSpec
 
@@ -381,7 +382,7 @@ def test_a_failure_is_one_sentence_and_an_exit_code(
     code: int,
     said: str,
 ):
-    monkeypatch.setattr("feddep.experiments.pipeline.run", fail_with(error))
+    monkeypatch.setattr("feddep.runs.pipeline.run", fail_with(error))
     outcome = feddep(*RUN, "--json", "--out", "run")
     assert outcome.code == code
     assert outcome.out == ""
@@ -393,7 +394,7 @@ def test_a_failure_is_one_sentence_and_an_exit_code(
 def test_with_feddep_debug_an_unexpected_error_is_raised(
     feddep: Feddep, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("feddep.experiments.pipeline.run", fail_with(KeyError("weights")))
+    monkeypatch.setattr("feddep.runs.pipeline.run", fail_with(KeyError("weights")))
     monkeypatch.setenv("FEDDEP_DEBUG", "1")
     with pytest.raises(KeyError):
         feddep(*RUN)
@@ -981,7 +982,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         seconds = dict.fromkeys(("total", "loading", "setup", "measuring"), 1.0)
         return {"record": {"scores": scores, "seconds": seconds}}
 
-    monkeypatch.setattr("feddep.experiments.sweep.run_apart", pretend)
+    monkeypatch.setattr("feddep.sweeps.sweep.run_apart", pretend)
     return cells
 
 
@@ -1027,7 +1028,7 @@ def test_a_tuning_that_is_interrupted_goes_on_where_it_was(
     feddep: Feddep, tried: list[Any], monkeypatch: pytest.MonkeyPatch
 ):
     tune = ["tune", *TUNE, "--trials", 2, "--seeds", 1, "--at-once", 1]
-    from feddep.experiments import sweep
+    from feddep.sweeps import sweep
 
     pretend = sweep.run_apart
 
@@ -1056,7 +1057,7 @@ def test_tune_finds_an_unwritable_out_before_any_work(feddep: Feddep, tried: lis
 
 # As a user starts it
 
-COMMAND = [sys.executable, "-c", "from feddep.cli import main; main()"]
+COMMAND = [sys.executable, "-c", "from feddep.cli.main import main; main()"]
 
 
 def test_as_a_process_json_is_all_there_is_on_standard_output(tmp_path: Path):

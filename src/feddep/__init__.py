@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from feddep.api import load, methods, partition, run
     from feddep.errors import FeddepError, InputError
-    from feddep.experiments.result import Result
     from feddep.graph.graph import Graph, Part
     from feddep.graph.interchange import from_pyg, to_pyg
     from feddep.graph.shard import Shards, read_shards, write_shards
     from feddep.graph.tables import read_tables
     from feddep.learning.classifier import Classifier
+    from feddep.runs.result import Result
 
 _HOMES = {
     "feddep.api": ("load", "methods", "partition", "run"),
     "feddep.errors": ("FeddepError", "InputError"),
-    "feddep.experiments.result": ("Result",),
+    "feddep.runs.result": ("Result",),
     "feddep.graph.graph": ("Graph", "Part"),
     "feddep.graph.interchange": ("from_pyg", "to_pyg"),
     "feddep.graph.shard": ("Shards", "read_shards", "write_shards"),

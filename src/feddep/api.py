@@ -7,11 +7,11 @@ from typing import Any
 
 from feddep.algorithms import METHODS, find_method
 from feddep.errors import InputError
-from feddep.experiments import pipeline
-from feddep.experiments.folder import RunFolder, as_stored
-from feddep.experiments.result import Result
 from feddep.graph.graph import Graph
 from feddep.graph.shard import Shards
+from feddep.runs import pipeline
+from feddep.runs.folder import RunFolder, as_stored
+from feddep.runs.result import Result
 from feddep.scenario import build
 from feddep.scenario.spec import RunSpec
 
@@ -55,7 +55,7 @@ def partition(
     spec = RunSpec().with_settings(
         {"partition.clients": clients, "partition.kind": kind, "split.kind": split, "seed": seed}
     )
-    return build.deal_out(graph, spec.partition, spec.split, seed=spec.seed)
+    return build.split_and_partition(graph, spec.partition, spec.split, seed=spec.seed)
 
 
 def run(
@@ -106,6 +106,6 @@ def run(
     claim = nullcontext() if out is None else RunFolder.claim(Path(out), spec, resume=resume)
     with claim as folder:
         if isinstance(shards, Graph):
-            shards = build.deal_out(shards, spec.partition, spec.split, seed=spec.seed)
-        ready = build.made_ready(shards, spec) if isinstance(shards, Shards) else build.build(spec)
+            shards = build.split_and_partition(shards, spec.partition, spec.split, seed=spec.seed)
+        ready = build.prepare(shards, spec) if isinstance(shards, Shards) else build.build(spec)
         return pipeline.run(spec, ready, workers=workers, device=device, folder=folder)

@@ -5,17 +5,18 @@ import pytest
 import torch
 
 from feddep.algorithms.fedgraph import METHOD
-from feddep.federation.conduct import Progress, conduct
+from feddep.federation.client import Client
 from feddep.federation.messages import group
 from feddep.federation.metering import Meter
-from feddep.federation.node import Node
+from feddep.federation.run_phases import Progress, run_phases
 from feddep.graph.graph import Graph, Part
 from feddep.graph.sampling import Block
 from feddep.graph.shard import Shards
-from feddep.learning.recipe import Recipe, Silo, TrainingSpec
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec, TrainingSpec
 from feddep.models.generator import GeneratorSpec
 from feddep.models.sage import ModelSpec
-from feddep.scenario.build import known_at_first
+from feddep.scenario.build import initial_server_state
 
 # Silo 0 holds nodes 0, 2, 4 and silo 1 nodes 1, 3, 5. Lost: 0-1, 0-3, 2-3.
 GRAPH = Graph.from_edges(
@@ -33,7 +34,7 @@ class Run:
     """A whole run with all that was said, and what the clients knew after every round."""
 
     def __init__(self, shards=SHARDS, *, refresh=REFRESH, centred=False):
-        self.recipe = Recipe(
+        self.spec = LearningSpec(
             features=4,
             classes=2,
             model=ModelSpec(hidden=HIDDEN),
@@ -41,16 +42,16 @@ class Run:
             generator=GeneratorSpec(refresh=refresh, centred=centred),
             fusion=METHOD.fusion,
         )
-        self.silos = [Silo(i, g, self.recipe, CPU) for i, g in enumerate(shards)]
-        self.nodes = [Node(silo, METHOD.phases, METHOD.discloses) for silo in self.silos]
+        self.silos = [Silo(i, g, self.spec, CPU) for i, g in enumerate(shards)]
+        self.nodes = [Client(silo, METHOD.phases, METHOD.discloses) for silo in self.silos]
         self.states, self.said, self.after = [{} for _ in self.silos], [], []
         self.meter = Meter(self)
-        conduct(
+        run_phases(
             METHOD.phases,
-            self.recipe,
+            self.spec,
             len(self.silos),
             self.meter,
-            Progress(state=known_at_first(shards, METHOD)),
+            Progress(state=initial_server_state(shards, METHOD)),
             lambda phase, report, progress: self.after.append(list(self.states)),
         )
 

@@ -6,12 +6,13 @@ import scipy.sparse as sp
 import torch
 
 from feddep.algorithms.fedsage import METHOD
-from feddep.federation.conduct import Progress, conduct
+from feddep.federation.run_phases import Progress, run_phases
 from feddep.graph.graph import Graph
-from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec
 from feddep.models.sage import ModelSpec
-from feddep.runtime.host import Host
-from feddep.scenario.build import recipe_for, settings_of
+from feddep.runtime.client_pool import ClientPool
+from feddep.scenario.build import learning_spec_for, settings_of
 from feddep.scenario.spec import RunSpec
 
 CPU = torch.device("cpu")
@@ -44,8 +45,10 @@ def path(layers, form, nodes=9):
     features = np.random.default_rng(0).random((nodes, 5)).astype(np.float32)
     edges = np.stack([np.arange(nodes - 1), np.arange(1, nodes)], axis=1)
     graph = Graph.from_edges(edges, features, np.arange(nodes) % 2)
-    recipe = Recipe(features=5, classes=2, model=ModelSpec(layers=layers, hidden=16, form=form))
-    silo = Silo(0, graph, recipe, CPU)
+    learning = LearningSpec(
+        features=5, classes=2, model=ModelSpec(layers=layers, hidden=16, form=form)
+    )
+    silo = Silo(0, graph, learning, CPU)
     return silo, silo.classifier()
 
 
@@ -71,14 +74,16 @@ def test_so_it_does_with_what_a_run_has_generated(small_shards, client):
     settings = {"method": METHOD.name, "model.hidden": 16, "training.rounds": 1}
     settings |= {"generator.epochs": 1, "generator.slots": 2} | METHOD.settings
     spec = RunSpec().with_settings(settings | settings_of(small_shards))
-    recipe = recipe_for(spec, small_shards.graph, METHOD)
-    host = Host(METHOD, recipe, CPU, dict(enumerate(small_shards)), lambda: small_shards.graph)
+    learning = learning_spec_for(spec, small_shards.graph, METHOD)
+    host = ClientPool(
+        METHOD, learning, CPU, dict(enumerate(small_shards)), lambda: small_shards.graph
+    )
     phases = METHOD.phases[:-1]
     transport = type("Clients", (), {"exchange": staticmethod(host.handle)})()
-    conduct(phases, recipe, 3, transport, Progress(), lambda *_: None)
+    run_phases(phases, learning, 3, transport, Progress(), lambda *_: None)
 
     memory = host.states[client]
-    silo = Silo(client, small_shards[client], recipe, CPU)
+    silo = Silo(client, small_shards[client], learning, CPU)
     got = np.unique(memory["added/links"][:, 0])
     assert len(got)
     classifier = silo.classifier()

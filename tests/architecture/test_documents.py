@@ -3,12 +3,12 @@ import re
 from pathlib import Path
 
 import pytest
+from feddep_study.documents import KINDS, OVERVIEWS, documents, figures, filled, places
+from feddep_study.readme import FOLDER
+from feddep_study.source import Library
 
-from feddep.experiments.sweep import Sweep
-from feddep.reports.documents import KINDS, OVERVIEWS, documents, figures, filled, places
-from feddep.reports.showcase import FOLDER
-from feddep.reports.source import Library
 from feddep.scenario import presets
+from feddep.sweeps.sweep import Sweep
 
 ROOT = Path(__file__).parents[2]
 SYMBOLS = sorted(set(re.findall(r"`(feddep(?:\.\w+)+)`", (ROOT / "docs/paper_map.md").read_text())))

@@ -1,4 +1,4 @@
-"""The README is executed: commands as they stand, `make demo` by its recipe on a small graph."""
+"""The README is executed: commands as they stand, `make demo` by its spec on a small graph."""
 
 import os
 import re
@@ -44,8 +44,8 @@ def test_the_readme_s_commands_run_in_order(folder):
 def test_the_demo_s_recipe_compares_the_methods_and_writes_a_report(folder):
     assert "make demo" in COMMANDS
     makefile = (ROOT / "Makefile").read_text()
-    (recipe,) = re.findall(r"^\t\$\(BIN\)/(feddep compare .*)$", makefile, flags=re.MULTILINE)
-    line = f".venv/bin/{recipe}"
+    (spec,) = re.findall(r"^\t\$\(BIN\)/(feddep compare .*)$", makefile, flags=re.MULTILINE)
+    line = f".venv/bin/{spec}"
     small = ["--rounds", "2", "--workers", "1", "--set", "synthetic.nodes=300"]
     printed = run([*in_this_environment(line), *small], folder)
     assert all(name in printed for name in ("local", "fedavg", "feddep", "global"))

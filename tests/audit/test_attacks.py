@@ -20,11 +20,12 @@ from feddep.audit.attacks import (
 from feddep.audit.pairs import Pairs, draw_canaries, with_edges
 from feddep.audit.planted import LISTS, SUMS, Release, with_leaks
 from feddep.audit.transcript import Recorder
-from feddep.federation.conduct import Progress, conduct
 from feddep.federation.messages import Reply, Request, grouped
+from feddep.federation.run_phases import Progress, run_phases
 from feddep.graph.graph import Graph, Part
 from feddep.learning.evaluation import predict
-from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec
 from feddep.models.kernels import FeatureTable
 from feddep.models.sage import ModelSpec
 from feddep.models.weights import to_arrays
@@ -41,9 +42,9 @@ class Clients:
         return [self.phase.answer(r, {}, self.silos[r.client])[0] for r in requests]
 
 
-def told(name, true, recipe):
+def told(name, true, spec):
     """What an attacker knows after the clients released something."""
-    silos = [Silo(c, graph, recipe, torch.device("cpu")) for c, graph in enumerate(true)]
+    silos = [Silo(c, graph, spec, torch.device("cpu")) for c, graph in enumerate(true)]
     recorder = Recorder(Clients(Release(name), silos))
     recorder.exchange([Request(c, name, "release", 0) for c in range(len(true))])
     return recorder
@@ -75,9 +76,9 @@ def test_sums_of_dense_features_are_subtracted_too():
     split = [Part.TRAIN] * 6
     known = Graph.from_edges([[0, 1], [2, 3]], features, [0, 1] * 3, split=split)
     true = known.with_edges([[0, 1], [2, 3], [0, 4]])
-    recipe = Recipe(features=4, classes=2)
+    spec = LearningSpec(features=4, classes=2)
     pairs = Pairs(np.zeros(2, np.int64), np.array([[0, 4], [2, 5]]), np.zeros(2, np.int64))
-    scores = SumsAttack().scores(Knowledge(told(SUMS, [true], recipe), [known], recipe), pairs)
+    scores = SumsAttack().scores(Knowledge(told(SUMS, [true], spec), [known], spec), pairs)
     assert scores == pytest.approx([1, -1], abs=1e-5)
 
 
@@ -85,18 +86,20 @@ def test_the_loss_attack_is_the_sum_of_gains_that_the_docstring_says():
     """Two far components, one pair each: no pair can be in the way of another."""
     edges = [[0, 1], [1, 2], [4, 5], [5, 6]]
     graph = Graph.from_edges(edges, np.eye(8), [0, 1] * 4, split=[1, 2, 1, 1, 1, 1, 3, 1])
-    recipe = Recipe(features=8, classes=2, model=ModelSpec(hidden=4))
-    first, sent = (to_arrays(Recipe(**{**vars(recipe), "seed": s}).classifier()) for s in (0, 1))
+    spec = LearningSpec(features=8, classes=2, model=ModelSpec(hidden=4))
+    first, sent = (
+        to_arrays(LearningSpec(**{**vars(spec), "seed": s}).classifier()) for s in (0, 1)
+    )
     recorder = Recorder(None)
     request = Request(0, "averaging", "train", 0, grouped("classifier", first))
     recorder.messages.append((request, Reply(0, grouped("classifier", sent))))
     pairs = Pairs(np.zeros(2, np.int64), np.array([[0, 3], [6, 7]]), np.zeros(2, np.int64))
-    found = LossAttack().scores(Knowledge(recorder, [graph], recipe), pairs)
+    found = LossAttack().scores(Knowledge(recorder, [graph], spec), pairs)
 
     def loss(weights, added, node):
         own = graph.with_edges(np.concatenate([graph.edge_list(), added]))
         table = FeatureTable(own.features, torch.device("cpu"))
-        logits = predict(recipe.classifier(weights), own, table)
+        logits = predict(spec.classifier(weights), own, table)
         return float(cross_entropy(logits[node], torch.tensor(graph.labels[node])))
 
     def gain(weights, pair, nodes):
@@ -127,7 +130,7 @@ def test_attackers_of_updates_do_better_than_chance_and_know_when_they_have_noth
         with InProcess(planted, method, small_recipe) as runtime:
             recorder = Recorder(runtime)
             start = Progress()
-            conduct(method.phases, small_recipe, 3, recorder, start, lambda *_: None)
+            run_phases(method.phases, small_recipe, 3, recorder, start, lambda *_: None)
         known = Knowledge(recorder, graphs, small_recipe)
         aucs.append(roc_auc_score(included, UpdatesAttack().scores(known, canaries)))
     assert np.mean(aucs) > 0.6
@@ -137,7 +140,7 @@ def test_a_release_changes_nothing_else_in_a_run(small_shards, small_recipe):
     def last_weights(method):
         with InProcess(small_shards, method, small_recipe) as runtime:
             recorder = Recorder(runtime)
-            conduct(method.phases, small_recipe, 3, recorder, Progress(), lambda *_: None)
+            run_phases(method.phases, small_recipe, 3, recorder, Progress(), lambda *_: None)
         return [reply.arrays for reply in recorder.of_phase("averaging")][-4]
 
     plain = last_weights(find_method("fedavg"))

@@ -8,7 +8,7 @@ from feddep.audit.inversion import Inversion, invert, nearness, summary
 from feddep.audit.trial import Plan, run_trial
 from feddep.learning.local_gnn import local_embeddings
 from feddep.learning.prototypes import find_prototypes
-from feddep.learning.recipe import Silo
+from feddep.learning.silo import Silo
 from feddep.scenario.build import resolve
 from feddep.scenario.spec import RunSpec
 

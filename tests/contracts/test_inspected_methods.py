@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from feddep.algorithms import METHODS, find_method
-from feddep.deployment.agreement import expected_of
+from feddep.deployment.protocol.agreement import expected_of
 from feddep.federation.inspection import (
     ANSWERED_WITH,
     ASKED_WITH,
@@ -23,7 +23,7 @@ def inspected(shards, method, **settings):
     """
     host = host_of(find_method(method), shards, **settings)
     servers = replace(
-        expected_of(host.method, host.recipe, shards.graph.nodes),
+        expected_of(host.method, host.spec, shards.graph.nodes),
         largest_bytes=2**20,
         largest_norm=100.0,
     )

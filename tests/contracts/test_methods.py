@@ -10,13 +10,13 @@ import scipy.sparse as sp
 import small_runs
 from feddep.algorithms import METHODS, find_method
 from feddep.errors import InputError, InterruptedRunError
-from feddep.experiments import pipeline
-from feddep.experiments.folder import RunFolder
-from feddep.experiments.records import without_times
 from feddep.federation.messages import group, group_of
 from feddep.graph.graph import Part
 from feddep.learning.expansion import features_from
-from feddep.scenario.build import parties, recipe_for
+from feddep.runs import pipeline
+from feddep.runs.folder import RunFolder
+from feddep.runs.records import without_times
+from feddep.scenario.build import learning_spec_for, parties
 
 ROUNDS = {"training.rounds": 3}
 spec_of = partial(small_runs.spec_of, **ROUNDS)
@@ -125,7 +125,8 @@ class TestStopping:
         """Going on with another number of workers each time."""
         spec = spec_of(method, small_shards)
         rounds = sum(
-            phase.rounds(recipe_for(spec, small_shards.graph, method)) for phase in method.phases
+            phase.rounds(learning_spec_for(spec, small_shards.graph, method))
+            for phase in method.phases
         )
         for attempt in range(rounds):
             folder = RunFolder.claim(tmp_path / "run", spec, resume=attempt > 0)

@@ -1,16 +1,16 @@
-"""Letters of a small run, and one silo to send them to."""
+"""Envelopes of a small run, and one silo to send them to."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from feddep.deployment.agreement import Agreement
-from feddep.deployment.memory import Carried
-from feddep.deployment.request_log import place_of
-from feddep.deployment.station import Station
+from feddep.deployment.protocol.agreement import Agreement
+from feddep.deployment.protocol.memory import Carried
+from feddep.deployment.protocol.request_log import place_of
+from feddep.deployment.protocol.silo_service import SiloService
 from feddep.federation.messages import Arrays, grouped
 from feddep.graph.graph import Graph
 from feddep.models.weights import to_arrays
-from feddep.runtime.letter import Letter
+from feddep.runtime.envelope import Envelope
 from feddep.scenario.spec import RunSpec
 
 SMALL = {"model.hidden": 4, "training.rounds": 3, "partition.clients": 3, "preset": "paper"}
@@ -22,11 +22,11 @@ def agreement_on(graph: Graph, method: str = "fedavg", **settings: Any) -> Agree
     return Agreement("run", spec, graph.feature_count, graph.classes, 3 * graph.nodes)
 
 
-def agree(agreement: Agreement, **header: Any) -> Letter:
-    return Letter({"kind": "agree", "client": 0, **agreement.to_plain(), **header})
+def agree(agreement: Agreement, **header: Any) -> Envelope:
+    return Envelope({"kind": "agree", "client": 0, **agreement.to_plain(), **header})
 
 
-def request(agreement: Agreement, round: int = 0, **header: Any) -> Letter:
+def request(agreement: Agreement, round: int = 0, **header: Any) -> Envelope:
     """Trains the first classifier; one step in each round."""
     previous = place_of(0, round - 1, 0) if round else None
     fields = {
@@ -40,19 +40,19 @@ def request(agreement: Agreement, round: int = 0, **header: Any) -> Letter:
         "round": round,
         "silent": False,
     }
-    return Letter({**fields, **header}, first_classifier(agreement))
+    return Envelope({**fields, **header}, first_classifier(agreement))
 
 
 def first_classifier(agreement: Agreement) -> Arrays:
-    return grouped("classifier", to_arrays(agreement.recipe.classifier()))
+    return grouped("classifier", to_arrays(agreement.learning.classifier()))
 
 
 @dataclass
 class Correspondent:
     """A silo and what it remembers."""
 
-    station: Station
+    service: SiloService
     runs: dict[str, dict[str, bytes]] = field(default_factory=dict)
 
-    def __call__(self, letter: Letter) -> Letter:
-        return self.station.answer(letter, lambda run: Carried(self.runs.setdefault(run, {})))
+    def __call__(self, envelope: Envelope) -> Envelope:
+        return self.service.answer(envelope, lambda run: Carried(self.runs.setdefault(run, {})))

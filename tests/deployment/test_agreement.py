@@ -5,7 +5,7 @@ import torch
 from correspondence import agreement_on
 
 from feddep.algorithms import METHODS
-from feddep.deployment.agreement import LARGEST_BYTES, Agreement, digest_of
+from feddep.deployment.protocol.agreement import LARGEST_BYTES, Agreement, digest_of
 from feddep.errors import InputError
 from feddep.models.weights import to_arrays
 from feddep.phases.local_gnn import shared_shapes
@@ -75,11 +75,11 @@ def test_every_other_method_is_one(small_graph, method):
 
 
 def test_what_may_cross_is_what_the_method_declares(agreement):
-    expected, recipe = agreement.expected, agreement.recipe
+    expected, spec = agreement.expected, agreement.learning
     assert expected.discloses == {"classifier"}
     assert set(expected.reports) == {"averaging"}
     assert expected.largest_bytes == LARGEST_BYTES
-    shapes = {name: array.shape for name, array in to_arrays(recipe.classifier()).items()}
+    shapes = {name: array.shape for name, array in to_arrays(spec.classifier()).items()}
     assert expected.shapes["classifier"] == shapes
 
 
@@ -122,7 +122,7 @@ def test_shapes_cost_no_memory_and_no_random_number(small_graph):
     before = torch.random.get_rng_state()
     expected = agreement.expected
     assert torch.equal(torch.random.get_rng_state(), before)
-    assert expected.shapes["local_gnn/classifier"] == shared_shapes(agreement.recipe)
+    assert expected.shapes["local_gnn/classifier"] == shared_shapes(agreement.learning)
 
 
 def test_sizes_follow_the_spec(small_graph):

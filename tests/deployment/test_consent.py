@@ -8,12 +8,12 @@ import pytest
 from pydantic import ValidationError
 
 from feddep.algorithms import METHODS, find_method
-from feddep.deployment.consent import Consent, planned_price
+from feddep.deployment.protocol.consent import Consent, planned_price
 from feddep.errors import ConsentError, FeddepError, InputError
 from feddep.federation.messages import Reply
-from feddep.learning.recipe import Recipe
+from feddep.learning.spec import LearningSpec
 from feddep.privacy.accountant import NOTHING, Guarantee
-from feddep.scenario.build import recipe_for
+from feddep.scenario.build import learning_spec_for
 from feddep.scenario.spec import RunSpec
 
 TEXT = """\
@@ -282,8 +282,8 @@ class TestReply:
 class TestPlannedPrice:
     def price(self, graph, method: str, **settings: object) -> Guarantee:
         spec, found = spec_of(method, **settings), find_method(method)
-        recipe: Recipe = recipe_for(spec, graph, found)
-        return planned_price(spec, found, recipe, graph)
+        learning: LearningSpec = learning_spec_for(spec, graph, found)
+        return planned_price(spec, found, learning, graph)
 
     @pytest.mark.parametrize("method", ["fedavg", "feddep", "local"])
     def test_without_a_mechanism_before_everything_nothing_is_promised(self, small_graph, method):

@@ -1,4 +1,4 @@
-"""Every federated method over letters gives what it gives in process: weights and bytes."""
+"""Every federated method over envelopes gives what it gives in process: weights and bytes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -7,21 +7,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from desk import Desk, stations
+from desk import Desk, services
 from safetensors.numpy import load_file
 
 from feddep.algorithms import METHODS
-from feddep.deployment import convener as convener_module
-from feddep.deployment.federate import federate
-from feddep.deployment.patience import Patience
-from feddep.deployment.simulation import convened
+from feddep.deployment.protocol import remote_runtime as convener_module
+from feddep.deployment.protocol.federate import federate
+from feddep.deployment.protocol.simulation import convened
+from feddep.deployment.protocol.wait_policy import WaitPolicy
 from feddep.errors import InputError, InterruptedRunError
-from feddep.experiments.folder import RunFolder
-from feddep.experiments.pipeline import run
-from feddep.experiments.records import without_times
 from feddep.learning import mending
-from feddep.runtime.letter import Letter, Lost
-from feddep.scenario.build import build, known_at_first, resolve
+from feddep.runs.folder import RunFolder
+from feddep.runs.pipeline import run
+from feddep.runs.records import without_times
+from feddep.runtime.envelope import Envelope, Undelivered
+from feddep.scenario.build import build, initial_server_state, resolve
 from feddep.scenario.spec import RunSpec
 
 FEDERATED = [name for name, method in METHODS.items() if name not in ("global", "oracle")]
@@ -34,8 +34,8 @@ SMALL = {
     "generator.epochs": 2,
     "training.rounds": 2,
 }
-PATIENT = Patience(quorum=0.6, grace=60, wait=60, resend=1)
-QUICK = Patience(quorum=0.6, grace=0.2, wait=0.5, resend=0.05)
+PATIENT = WaitPolicy(quorum=0.6, grace=60, wait=60, resend=1)
+QUICK = WaitPolicy(quorum=0.6, grace=0.2, wait=0.5, resend=0.05)
 
 
 @pytest.fixture(autouse=True)
@@ -48,10 +48,10 @@ def spec_of(method: str, **more) -> RunSpec:
     return resolve(RunSpec().with_settings(given), given)
 
 
-def federated(desk: Desk, spec: RunSpec, path: Path, shards, *, resume=False, patience=PATIENT):
+def federated(desk: Desk, spec: RunSpec, path: Path, shards, *, resume=False, wait_policy=PATIENT):
     folder = RunFolder.claim(path, spec, resume=resume)
-    known = known_at_first(shards, METHODS[spec.method])
-    return federate(desk, spec, folder, patience=patience, known=known)
+    known = initial_server_state(shards, METHODS[spec.method])
+    return federate(desk, spec, folder, wait_policy=wait_policy, known=known)
 
 
 def weights(path: Path):
@@ -68,7 +68,7 @@ def test_as_in_process(method, tmp_path):
     shards = build(spec)
     here = run(spec, shards, workers=1)
     here.save(tmp_path / "here")
-    start = partial(convened, spec, Desk(stations(shards)), tmp_path / "requests")
+    start = partial(convened, spec, Desk(services(shards)), tmp_path / "requests")
     there = run(spec, shards, start=start)
     if method != "local":  # whose classifiers stay with the silos
         there.save(tmp_path / "there")
@@ -82,7 +82,7 @@ def test_between_silos_nobody_measures_on_the_whole_graph(method, tmp_path):
     spec = spec_of(method)
     shards = build(spec)
     here = run(spec, shards, workers=1)
-    record = federated(Desk(stations(shards)), spec, tmp_path / "run", shards)
+    record = federated(Desk(services(shards)), spec, tmp_path / "run", shards)
     assert record["scores"]["global"] == {"test": None, "val": None, "test_last": None}
     assert record["scores"]["silo"] == here.record["scores"]["silo"]
     assert record["traffic"] == here.record["traffic"]
@@ -98,7 +98,7 @@ def test_what_is_no_federation_is_refused_by_name(method, tmp_path):
 
 
 def reference(spec, shards, path):
-    federated(Desk(stations(shards)), spec, path, shards)
+    federated(Desk(services(shards)), spec, path, shards)
     return weights(path)
 
 
@@ -107,14 +107,14 @@ def test_a_letter_that_is_lost_is_sent_again(tmp_path):
     shards = build(spec)
     lost = []
 
-    def tamper(address, letter, answer):
-        key = (address, letter.header.get("place"))
-        if address == 99 and letter.header["kind"] == "request" and key not in lost:
+    def tamper(address, envelope, answer):
+        key = (address, envelope.header.get("place"))
+        if address == 99 and envelope.header["kind"] == "request" and key not in lost:
             lost.append(key)
-            return Lost("down") if len(lost) % 2 else None
+            return Undelivered("down") if len(lost) % 2 else None
         return answer
 
-    record = federated(Desk(stations(shards), tamper), spec, tmp_path / "run", shards)
+    record = federated(Desk(services(shards), tamper), spec, tmp_path / "run", shards)
     assert len(lost) > 5
     assert record["federation"]["left_out"] == []
     assert same(weights(tmp_path / "run"), reference(spec, shards, tmp_path / "quiet"))
@@ -123,19 +123,19 @@ def test_a_letter_that_is_lost_is_sent_again(tmp_path):
 def test_a_silo_that_lost_its_memory_is_told_again_and_nothing_differs(tmp_path):
     spec = spec_of("feddep")
     shards = build(spec)
-    desk = Desk(stations(shards))
+    desk = Desk(services(shards))
     rounds = []
 
-    def tamper(address, letter, answer):
-        if address == 100 and letter.header.get("round") == 1 and not rounds:
+    def tamper(address, envelope, answer):
+        if address == 100 and envelope.header.get("round") == 1 and not rounds:
             rounds.append(1)
             desk.memories[100].clear()
-            return Lost("its disk is gone")
+            return Undelivered("its disk is gone")
         return answer
 
     desk.tamper = tamper
     record = federated(desk, spec, tmp_path / "run", shards)
-    silent = [letter for _, letter in desk.asked if letter.header.get("silent")]
+    silent = [envelope for _, envelope in desk.asked if envelope.header.get("silent")]
     assert len(silent) > 3
     assert record["federation"]["left_out"] == []
     assert same(weights(tmp_path / "run"), reference(spec, shards, tmp_path / "quiet"))
@@ -145,13 +145,13 @@ def test_a_silo_that_is_away_is_left_out_and_comes_back(tmp_path):
     spec = spec_of("feddep", **{"training.rounds": 4})
     shards = build(spec)
 
-    def tamper(address, letter, answer):
-        away = address == 98 and letter.header.get("phase") == "averaging"
-        return Lost("away") if away and letter.header["round"] in (1, 2) else answer
+    def tamper(address, envelope, answer):
+        away = address == 98 and envelope.header.get("phase") == "averaging"
+        return Undelivered("away") if away and envelope.header["round"] in (1, 2) else answer
 
     # What it never got to see: in this test it did, but its answers did not arrive.
-    desk = Desk(stations(shards), tamper)
-    record = federated(desk, spec, tmp_path / "run", shards, patience=QUICK)
+    desk = Desk(services(shards), tamper)
+    record = federated(desk, spec, tmp_path / "run", shards, wait_policy=QUICK)
     left = record["federation"]["left_out"]
     assert {(entry["silo"], entry["round"]) for entry in left} == {("silo-2", 1), ("silo-2", 2)}
 
@@ -159,13 +159,13 @@ def test_a_silo_that_is_away_is_left_out_and_comes_back(tmp_path):
 def test_below_the_quorum_the_run_ends_and_goes_on_later(tmp_path):
     spec = spec_of("feddep")
     shards = build(spec)
-    desk = Desk(stations(shards))
-    desk.tamper = lambda address, letter, answer: (
-        Lost("down") if address < 100 and letter.header.get("round") == 1 else answer
+    desk = Desk(services(shards))
+    desk.tamper = lambda address, envelope, answer: (
+        Undelivered("down") if address < 100 and envelope.header.get("round") == 1 else answer
     )
     with pytest.raises(InterruptedRunError, match="1 of 3 silos answered"):
-        federated(desk, spec, tmp_path / "run", shards, patience=QUICK)
-    desk.tamper = lambda address, letter, answer: answer
+        federated(desk, spec, tmp_path / "run", shards, wait_policy=QUICK)
+    desk.tamper = lambda address, envelope, answer: answer
     federated(desk, spec, tmp_path / "run", shards, resume=True)
     assert same(weights(tmp_path / "run"), reference(spec, shards, tmp_path / "quiet"))
 
@@ -175,11 +175,11 @@ def test_below_the_quorum_the_run_ends_and_goes_on_later(tmp_path):
 def test_a_server_that_is_killed_anywhere_goes_on_as_if_nothing_had_been(method, at, tmp_path):
     spec = spec_of(method)
     shards = build(spec)
-    desk = Desk(stations(shards))
+    desk = Desk(services(shards))
     exchanges = []
 
-    def tamper(address, letter, answer):
-        if letter.header["kind"] == "request":
+    def tamper(address, envelope, answer):
+        if envelope.header["kind"] == "request":
             exchanges.append(address)
             if len(exchanges) == 3 * at + 2:
                 raise KeyboardInterrupt  # as good as kill -9: nothing below catches it
@@ -197,13 +197,13 @@ def test_a_poisoned_reply_is_left_out_and_named(tmp_path):
     spec = spec_of("fedavg")
     shards = build(spec)
 
-    def tamper(address, letter, answer):
+    def tamper(address, envelope, answer):
         if address == 99 and answer.arrays:
             poisoned = {name: np.full_like(a, np.nan) for name, a in answer.arrays.items()}
             return replace(answer, arrays=poisoned)
         return answer
 
-    record = federated(Desk(stations(shards), tamper), spec, tmp_path / "run", shards)
+    record = federated(Desk(services(shards), tamper), spec, tmp_path / "run", shards)
     left = record["federation"]["left_out"]
     assert {entry["silo"] for entry in left} == {"silo-1"}
     assert "finite" in left[0]["reason"]
@@ -213,22 +213,22 @@ def test_a_poisoned_reply_is_left_out_and_named(tmp_path):
 @pytest.mark.parametrize(
     "nonsense",
     [
-        Letter({}),
-        Letter({"client": "x", "metrics": {}}),
-        Letter({"client": 1, "metrics": []}),
-        Letter({"sync": 7}),
-        Letter({"refused": "no"}),
+        Envelope({}),
+        Envelope({"client": "x", "metrics": {}}),
+        Envelope({"client": 1, "metrics": []}),
+        Envelope({"sync": 7}),
+        Envelope({"refused": "no"}),
     ],
 )
 def test_nonsense_from_a_silo_does_not_stop_the_others(nonsense, tmp_path):
     spec = spec_of("fedavg")
     shards = build(spec)
 
-    def tamper(address, letter, answer):
-        return nonsense if address == 99 and letter.header["kind"] == "request" else answer
+    def tamper(address, envelope, answer):
+        return nonsense if address == 99 and envelope.header["kind"] == "request" else answer
 
-    desk = Desk(stations(shards), tamper)
-    record = federated(desk, spec, tmp_path / "run", shards, patience=QUICK)
+    desk = Desk(services(shards), tamper)
+    record = federated(desk, spec, tmp_path / "run", shards, wait_policy=QUICK)
     assert {entry["silo"] for entry in record["federation"]["left_out"]} == {"silo-1"}
 
 
@@ -240,29 +240,29 @@ class Forging:
     """Changes the arrays, and perhaps the numbers, of one silo's answers in one step."""
 
     step: str
-    forge: Callable[[Letter, Letter], Letter]
+    forge: Callable[[Envelope, Envelope], Envelope]
 
-    def __call__(self, address: int, letter: Letter, answer: Letter) -> Letter:
-        mine = address == HOSTILE and letter.header.get("step") == self.step and answer.arrays
-        return self.forge(letter, answer) if mine else answer
+    def __call__(self, address: int, envelope: Envelope, answer: Envelope) -> Envelope:
+        mine = address == HOSTILE and envelope.header.get("step") == self.step and answer.arrays
+        return self.forge(envelope, answer) if mine else answer
 
 
-def also_gradients_of_inputs(letter: Letter, answer: Letter) -> Letter:
-    more = {f"gradients/{n}": a for n, a in letter.arrays.items() if n.endswith("/inputs")}
+def also_gradients_of_inputs(envelope: Envelope, answer: Envelope) -> Envelope:
+    more = {f"gradients/{n}": a for n, a in envelope.arrays.items() if n.endswith("/inputs")}
     return replace(answer, arrays={**answer.arrays, **more})
 
 
-def one_row_less(letter: Letter, answer: Letter) -> Letter:
+def one_row_less(envelope: Envelope, answer: Envelope) -> Envelope:
     kept = answer.arrays["neighgen/kept"][:-1]
     return replace(answer, arrays={**answer.arrays, "neighgen/kept": kept})
 
 
-def more_nodes_than_it_has(letter: Letter, answer: Letter) -> Letter:
+def more_nodes_than_it_has(envelope: Envelope, answer: Envelope) -> Envelope:
     numbers = {**answer.header["metrics"], "training_nodes": 2.0**53}
     return replace(answer, header={**answer.header, "metrics": numbers})
 
 
-def far_out(letter: Letter, answer: Letter) -> Letter:
+def far_out(envelope: Envelope, answer: Envelope) -> Envelope:
     """As far as it goes; the gradients that answer this are longer than any message may be."""
     rows = answer.arrays["generated"]
     return replace(answer, arrays={"generated": np.full_like(rows, 9e5 / rows.shape[-1] ** 0.5)})
@@ -280,9 +280,9 @@ def far_out(letter: Letter, answer: Letter) -> Letter:
 def test_a_hostile_silo_gets_no_honest_one_shut_out(method, forging, left_out, tmp_path):
     spec = spec_of(method)
     shards = build(spec)
-    patience = replace(PATIENT, quorum=1.0)
-    desk = Desk(stations(shards), forging)
-    record = federated(desk, spec, tmp_path / "run", shards, patience=patience)
+    wait_policy = replace(PATIENT, quorum=1.0)
+    desk = Desk(services(shards), forging)
+    record = federated(desk, spec, tmp_path / "run", shards, wait_policy=wait_policy)
     assert {entry["silo"] for entry in record["federation"]["left_out"]} == left_out
 
 
@@ -291,14 +291,14 @@ def test_a_poisoner_is_named_after_a_restart_too(tmp_path):
     shards = build(spec)
     killed = []
 
-    def tamper(address, letter, answer):
-        if letter.header.get("round") == 1 and not killed:
+    def tamper(address, envelope, answer):
+        if envelope.header.get("round") == 1 and not killed:
             killed.append(address)
             raise KeyboardInterrupt
-        poison = address == 99 and letter.header.get("round") == 0
-        return Letter({"client": 1, "metrics": {}}) if poison else answer
+        poison = address == 99 and envelope.header.get("round") == 0
+        return Envelope({"client": 1, "metrics": {}}) if poison else answer
 
-    desk = Desk(stations(shards), tamper)
+    desk = Desk(services(shards), tamper)
     with pytest.raises(KeyboardInterrupt):
         federated(desk, spec, tmp_path / "run", shards)
     record = federated(desk, spec, tmp_path / "run", shards, resume=True)
@@ -314,26 +314,26 @@ class Away(Desk):
     def addresses(self) -> list[int]:
         return [address for address in super().addresses() if address != self.away]
 
-    def deliver(self, letters, seconds):
-        here = {address: own for address, own in letters.items() if address != self.away}
-        lost = {address: Lost("not connected") for address in letters.keys() - here.keys()}
+    def deliver(self, envelopes, seconds):
+        here = {address: own for address, own in envelopes.items() if address != self.away}
+        lost = {address: Undelivered("not connected") for address in envelopes.keys() - here.keys()}
         return super().deliver(here, seconds) | lost
 
 
 def killed_in_the_last_round(method, path):
     """A run whose server died there: its silos, its spec and its data."""
 
-    def tamper(address, letter, answer):
-        if letter.header.get("round") == 1 and letter.header["phase"] == "averaging":
+    def tamper(address, envelope, answer):
+        if envelope.header.get("round") == 1 and envelope.header["phase"] == "averaging":
             raise KeyboardInterrupt
         return answer
 
     spec = spec_of(method)
     shards = build(spec)
-    desk = Away(stations(shards), tamper)
+    desk = Away(services(shards), tamper)
     with pytest.raises(KeyboardInterrupt):
-        federated(desk, spec, path, shards, patience=QUICK)
-    desk.tamper = lambda address, letter, answer: answer
+        federated(desk, spec, path, shards, wait_policy=QUICK)
+    desk.tamper = lambda address, envelope, answer: answer
     return desk, spec, shards
 
 
@@ -357,7 +357,7 @@ class TestGoingOnWithoutASilo:
     def test_a_quorum_is_enough_and_every_silo_keeps_its_number(self, tmp_path):
         desk, spec, shards = killed_in_the_last_round("feddep", tmp_path / "run")
         desk.away = 100  # the first of them
-        record = federated(desk, spec, tmp_path / "run", shards, resume=True, patience=QUICK)
+        record = federated(desk, spec, tmp_path / "run", shards, resume=True, wait_policy=QUICK)
         assert record["federation"]["silos"] == ["silo-0", "silo-1", "silo-2"]
         left = record["federation"]["left_out"]
         assert [(entry["silo"], entry["round"]) for entry in left] == [
@@ -370,8 +370,8 @@ class TestGoingOnWithoutASilo:
         desk, spec, shards = killed_in_the_last_round("feddep", tmp_path / "run")
         desk.away = 100
 
-        def tamper(address, letter, answer):
-            if letter.header["kind"] == "request":
+        def tamper(address, envelope, answer):
+            if envelope.header["kind"] == "request":
                 desk.away = None
             return answer
 
@@ -390,12 +390,12 @@ class TestGoingOnWithoutASilo:
                 tmp_path / "run",
                 shards,
                 resume=True,
-                patience=replace(QUICK, quorum=1.0),
+                wait_policy=replace(QUICK, quorum=1.0),
             )
 
     def test_nobody_takes_the_place_of_another(self, tmp_path):
         desk, spec, shards = killed_in_the_last_round("fedavg", tmp_path / "run")
-        desk.stations[1] = replace(desk.stations[1], name="stranger")
+        desk.services[1] = replace(desk.services[1], name="stranger")
         with pytest.raises(InputError, match="stranger took no part when this run began"):
             federated(desk, spec, tmp_path / "run", shards, resume=True)
 
@@ -410,5 +410,5 @@ def test_what_a_silo_has_prepared_is_found_again_with_the_next_letter(
     monkeypatch.setattr(mending, prepared, lambda *told: made.append(prepared) or make(*told))
     spec = spec_of(method, **{"generator.refresh": 1})
     shards = build(spec)
-    federated(Desk(stations(shards)), spec, tmp_path / "run", shards)
+    federated(Desk(services(shards)), spec, tmp_path / "run", shards)
     assert len(made) == 3, "once at each silo"

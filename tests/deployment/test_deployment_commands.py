@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feddep import cli
-from feddep.deployment import doctor, programs
-from feddep.deployment.doctor import Check
-from feddep.deployment.federate import RUN_NAME
-from feddep.deployment.kit import Kit, init, read_kit
-from feddep.deployment.outbox import Outbox
-from feddep.deployment.patience import Patience
+from feddep.cli.main import main as cli
+from feddep.deployment.operations import doctor, programs
+from feddep.deployment.operations.doctor import Check
+from feddep.deployment.operations.kit import Kit, init, read_kit
+from feddep.deployment.protocol.disclosure_log import DisclosureLog
+from feddep.deployment.protocol.federate import RUN_NAME
+from feddep.deployment.protocol.wait_policy import WaitPolicy
 from feddep.errors import InterruptedRunError
 from feddep.federation.messages import Reply
 from feddep.scenario.spec import RunSpec
@@ -111,14 +111,14 @@ class TestDeploy:
 
 class TestLedger:
     @pytest.fixture
-    def ledger(self, tmp_path) -> Outbox:
-        outbox = Outbox(tmp_path / "ledger.jsonl")
+    def ledger(self, tmp_path) -> DisclosureLog:
+        disclosures = DisclosureLog(tmp_path / "ledger.jsonl")
         for round in range(3):
             reply = Reply(0, {"classifier/bias": np.zeros(2)}, {"loss": 0.5})
-            outbox.append(
+            disclosures.append(
                 run="run", phase="averaging", step="train", round=round, reply=reply, epsilon=None
             )
-        return outbox
+        return disclosures
 
     def test_an_unbroken_one(self, feddep, ledger):
         done = feddep("ledger", "verify", "ledger.jsonl")
@@ -266,7 +266,7 @@ class TestFederate:
         assert done.err == (
             "bank-b was left out of averaging, round 1: no answer within 7 s\nstored in run\n"
         )
-        assert server.calls == [(Patience(quorum=0.5, grace=7), 3.0, None)]
+        assert server.calls == [(WaitPolicy(quorum=0.5, grace=7), 3.0, None)]
         stored = RunSpec.read(Path("run/spec.toml"))
         assert (stored.method, stored.partition.clients) == ("fedavg", 2)
 

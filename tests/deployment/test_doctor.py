@@ -14,10 +14,15 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from listener import listening, superlink
 
-from feddep.deployment import certificates, doctor
-from feddep.deployment.certificates import key_pem, load_private_openssh, new_key, public_openssh
-from feddep.deployment.doctor import Check, diagnose
-from feddep.deployment.kit import Kit, init, renew
+from feddep.deployment.operations import certificates, doctor
+from feddep.deployment.operations.certificates import (
+    key_pem,
+    load_private_openssh,
+    new_key,
+    public_openssh,
+)
+from feddep.deployment.operations.doctor import Check, diagnose
+from feddep.deployment.operations.kit import Kit, init, renew
 from feddep.graph.folder import write_graph
 from feddep.graph.graph import Part
 

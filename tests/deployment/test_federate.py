@@ -5,15 +5,15 @@ from dataclasses import dataclass
 
 import pytest
 from correspondence import SMALL
-from desk import Desk, stations
+from desk import Desk, services
 
-from feddep.deployment import convener
-from feddep.deployment.federate import RUN_NAME, _run_name, federate, in_order
-from feddep.deployment.patience import Patience
+from feddep.deployment.protocol import remote_runtime as remote_runtime
+from feddep.deployment.protocol.federate import RUN_NAME, _run_name, federate, in_order
+from feddep.deployment.protocol.wait_policy import WaitPolicy
 from feddep.errors import InputError, InterruptedRunError
-from feddep.experiments.folder import RunFolder
 from feddep.reports.run_page import write_run_page
-from feddep.runtime.letter import Letter
+from feddep.runs.folder import RunFolder
+from feddep.runtime.envelope import Envelope
 from feddep.scenario.spec import RunSpec
 
 SPEC = RunSpec().with_settings({**SMALL, "method": "fedavg", "training.rounds": 1})
@@ -21,32 +21,32 @@ SPEC = RunSpec().with_settings({**SMALL, "method": "fedavg", "training.rounds": 
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(convener.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(remote_runtime.time, "sleep", lambda seconds: None)
 
 
 @pytest.fixture
 def desk(small_shards) -> Desk:
-    return Desk(stations(small_shards))
+    return Desk(services(small_shards))
 
 
 def run(desk: Desk, path, spec: RunSpec = SPEC, **options):
-    patience = Patience(wait=0.05, resend=0.05)
+    wait_policy = WaitPolicy(wait=0.05, resend=0.05)
     with RunFolder.claim(path, spec, resume=False) as folder:
-        return federate(desk, spec, folder, patience=patience, **options)
+        return federate(desk, spec, folder, wait_policy=wait_policy, **options)
 
 
 @dataclass
 class Saying:
-    """Changes what one silo says in answers to letters of one kind."""
+    """Changes what one silo says in answers to envelopes of one kind."""
 
     kind: str
     words: object
     address: int = 99
 
-    def __call__(self, address: int, letter: Letter, answer: Letter) -> Letter:
-        if address != self.address or letter.header["kind"] != self.kind:
+    def __call__(self, address: int, envelope: Envelope, answer: Envelope) -> Envelope:
+        if address != self.address or envelope.header["kind"] != self.kind:
             return answer
-        return Letter(self.words(answer.header))
+        return Envelope(self.words(answer.header))
 
 
 class TestOrder:
@@ -115,7 +115,7 @@ class TestBeginning:
             run(desk, tmp_path / "run")
 
     def test_fewer_silos_than_the_spec_has(self, desk, tmp_path):
-        desk.stations.pop()
+        desk.services.pop()
         with pytest.raises(InterruptedRunError, match="2 of 3 silos are connected"):
             run(desk, tmp_path / "run")
 
@@ -142,7 +142,7 @@ class TestBeginning:
         with pytest.raises(InputError, match="says wrongly what it promises") as caught:
             run(desk, tmp_path / "run")
         assert len(str(caught.value)) < 400
-        assert {letter.header["kind"] for _, letter in desk.asked} == {"hello", "agree"}
+        assert {envelope.header["kind"] for _, envelope in desk.asked} == {"hello", "agree"}
 
 
 class TestRecord:
@@ -168,10 +168,10 @@ class TestRecord:
         def promise(epsilon: float | None) -> dict:
             return {"epsilon": epsilon, "delta": 0.0, "verdict": "holds" if epsilon else "none"}
 
-        def tamper(address, letter, answer):
-            if letter.header["kind"] != "agree":
+        def tamper(address, envelope, answer):
+            if envelope.header["kind"] != "agree":
                 return answer
-            return Letter({"sound": promise(other if address == 99 else 2.0) | {"more": "x"}})
+            return Envelope({"sound": promise(other if address == 99 else 2.0) | {"more": "x"}})
 
         desk.tamper = tamper
         privacy = run(desk, tmp_path / "run")["privacy"]

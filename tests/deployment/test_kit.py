@@ -17,11 +17,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from feddep.deployment import kit as kits
-from feddep.deployment.certificates import hosts_of, load_certificate
-from feddep.deployment.config import ServerConfig, SiloConfig
-from feddep.deployment.consent import Consent
-from feddep.deployment.kit import Kit, add_silo, init, read_kit, renew
+from feddep.deployment.operations import kit as kits
+from feddep.deployment.operations.certificates import hosts_of, load_certificate
+from feddep.deployment.operations.config import ServerConfig, SiloConfig
+from feddep.deployment.operations.kit import Kit, add_silo, init, read_kit, renew
+from feddep.deployment.protocol.consent import Consent
 from feddep.errors import InputError
 
 HOSTS = ["fl.example.org", "10.1.2.3"]
@@ -99,8 +99,8 @@ class TestInit:
             ({"hosts": ["fl.example.org:8000"]}, "without scheme and port"),
             ({"hosts": ["10.0.0.256"]}, "10.0.0.256"),
             ({"silos": []}, "at least one silo"),
-            ({"silos": ["../evil"]}, "silo: expected 1 to 32 letters"),
-            ({"silos": ["a" * 33]}, "1 to 32 letters"),
+            ({"silos": ["../evil"]}, "silo: expected 1 to 32 envelopes"),
+            ({"silos": ["a" * 33]}, "1 to 32 envelopes"),
             ({"silos": ["Bank", "bank"]}, "there is a silo 'bank' already"),
             ({"port": 0}, "port"),
             ({"port": 65535}, "port"),

@@ -6,7 +6,7 @@ import stat
 import numpy as np
 import pytest
 
-from feddep.deployment.memory import KEPT_ANSWERS, Answer, Carried, Files, RunMemory
+from feddep.deployment.protocol.memory import KEPT_ANSWERS, Answer, Carried, Files, RunMemory
 from feddep.errors import DataError
 from feddep.federation.messages import Reply
 

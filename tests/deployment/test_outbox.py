@@ -14,8 +14,16 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from feddep.deployment import outbox as module
-from feddep.deployment.outbox import GENESIS, Outbox, Verified, agreements, counted, sent, verify
+from feddep.deployment.protocol import disclosure_log as module
+from feddep.deployment.protocol.disclosure_log import (
+    GENESIS,
+    DisclosureLog,
+    Verified,
+    agreements,
+    counted,
+    sent,
+    verify,
+)
 from feddep.errors import DataError, RuntimeFailureError
 from feddep.federation.messages import Reply
 
@@ -31,8 +39,8 @@ REPLY = Reply(
 
 def note(path: Path, reply: Reply = REPLY, **changed: object):
     fields = {"run": "run", "phase": "averaging", "step": "train", "round": 0, "epsilon": None}
-    Outbox(path).append(**(fields | changed), reply=reply)
-    return Outbox(path).head()
+    DisclosureLog(path).append(**(fields | changed), reply=reply)
+    return DisclosureLog(path).head()
 
 
 def lines_of(path: Path) -> list[dict]:
@@ -41,7 +49,7 @@ def lines_of(path: Path) -> list[dict]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "outbox.jsonl"
+    return tmp_path / "disclosures.jsonl"
 
 
 class TestLines:
@@ -164,10 +172,10 @@ class TestFile:
     def test_processes_do_not_interleave(self, path):
         program = (
             "import sys, pathlib, numpy\n"
-            "from feddep.deployment.outbox import Outbox\n"
+            "from feddep.deployment.protocol.disclosure_log import DisclosureLog\n"
             "from feddep.federation.messages import Reply\n"
             "for i in range(20):\n"
-            "    Outbox(pathlib.Path(sys.argv[1])).append(run=sys.argv[2], phase='p', step='s',\n"
+            "    DisclosureLog(pathlib.Path(sys.argv[1])).append(run=sys.argv[2], phase='p', step='s',\n"
             "        round=i, reply=Reply(0, {'a': numpy.ones(9)}), epsilon=None)\n"
         )
         command = [sys.executable, "-c", program, str(path)]
@@ -193,11 +201,11 @@ class TestTorn:
         recovered = lines_of(path)[1]
         assert recovered["kind"] == "recovered"
         assert recovered["torn"] == {
-            "file": "outbox.jsonl.torn",
+            "file": "disclosures.jsonl.torn",
             "bytes": len(torn),
             "sha256": hashlib.sha256(torn).hexdigest(),
         }
-        aside = path.with_name("outbox.jsonl.torn")
+        aside = path.with_name("disclosures.jsonl.torn")
         assert aside.read_bytes() == torn + b"\n"
         assert stat.S_IMODE(aside.stat().st_mode) == 0o600
 
@@ -220,7 +228,7 @@ class TestTorn:
             with path.open("ab") as file:
                 file.write(rest)
         note(path)
-        assert path.with_name("outbox.jsonl.torn").read_bytes() == b"one\ntwo\n"
+        assert path.with_name("disclosures.jsonl.torn").read_bytes() == b"one\ntwo\n"
         assert verify(path).lines == 5
 
     @pytest.mark.parametrize("crash_at", range(1, 5))
@@ -243,30 +251,30 @@ class TestTorn:
         note(path)
         verify(path)
         assert "recovered" in [line.get("kind") for line in lines_of(path)]
-        assert b"t" * 2000 in path.with_name("outbox.jsonl.torn").read_bytes()
+        assert b"t" * 2000 in path.with_name("disclosures.jsonl.torn").read_bytes()
 
     def test_a_broken_last_line_that_is_not_torn_stops_everything(self, path):
         note(path)
         path.write_bytes(path.read_bytes().replace(b'"round":0', b'"round":1'))
         before = path.read_bytes()
-        with pytest.raises(DataError, match=r"outbox.jsonl: line 1 has a wrong hash"):
+        with pytest.raises(DataError, match=r"disclosures.jsonl: line 1 has a wrong hash"):
             note(path)
         with pytest.raises(DataError, match="line 1 has a wrong hash"):
-            Outbox(path).head()
+            DisclosureLog(path).head()
         assert path.read_bytes() == before
 
 
 class TestHead:
     def test_of_an_empty_ledger(self, path):
-        assert Outbox(path).head() == GENESIS
+        assert DisclosureLog(path).head() == GENESIS
         path.touch()
-        assert Outbox(path).head() == GENESIS
+        assert DisclosureLog(path).head() == GENESIS
         assert verify(path, GENESIS) == Verified(0, 0, 0)
 
     def test_it_is_the_last_line(self, path):
         note(path)
         note(path)
-        assert Outbox(path).head() == (2, lines_of(path)[1]["hash"])
+        assert DisclosureLog(path).head() == (2, lines_of(path)[1]["hash"])
 
     def test_an_older_head_stays_in_the_chain(self, path):
         heads = [note(path) for _ in range(3)]
@@ -277,7 +285,7 @@ class TestHead:
         head = note(path)
         with path.open("ab") as file:
             file.write(b"torn")
-        assert Outbox(path).head() == head
+        assert DisclosureLog(path).head() == head
 
     def test_a_ledger_written_anew_does_not_hold_it(self, path):
         head = note(path)
@@ -331,8 +339,8 @@ class TestSent:
 
 class TestAgreements:
     def test_they_have_lines_without_payload(self, path):
-        Outbox(path).agree(run="run", agreement="abc", epsilon=2.0)
-        Outbox(path).refuse(run="other", reason="no " * 1000)
+        DisclosureLog(path).agree(run="run", agreement="abc", epsilon=2.0)
+        DisclosureLog(path).refuse(run="other", reason="no " * 1000)
         note(path)
         yes, no, _ = lines_of(path)
         assert (yes["kind"], yes["run"], yes["agreement"], yes["epsilon"]) == (
@@ -348,14 +356,14 @@ class TestAgreements:
     def test_a_run_s_own_are_found(self, path):
         assert agreements(path, "run") == set()
         for run, digest in (("run", "abc"), ("run", "abc"), ("other", "def")):
-            Outbox(path).agree(run=run, agreement=digest, epsilon=None)
-        Outbox(path).refuse(run="third", reason="no")
+            DisclosureLog(path).agree(run=run, agreement=digest, epsilon=None)
+        DisclosureLog(path).refuse(run="third", reason="no")
         found = [agreements(path, run) for run in ("run", "other", "third")]
         assert found == [{"abc"}, {"def"}, set()]
 
     def test_in_a_broken_chain_they_are_not_looked_for(self, path):
         for digest in ("abc", "def"):
-            Outbox(path).agree(run="run", agreement=digest, epsilon=None)
+            DisclosureLog(path).agree(run="run", agreement=digest, epsilon=None)
         path.write_bytes(path.read_bytes().replace(b'"abc"', b'"def"'))
         with pytest.raises(DataError, match="line 1"):
             agreements(path, "run")
@@ -368,7 +376,7 @@ some_line = st.integers(0, LINES - 1)
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]]:
     """A place to write to, and the lines of a sound ledger."""
-    path = tmp_path_factory.mktemp("chain") / "outbox.jsonl"
+    path = tmp_path_factory.mktemp("chain") / "disclosures.jsonl"
     for i in range(LINES):
         note(path, run=f"run-{i % 2}", round=i, epsilon=float(i))
     return path.with_name("changed.jsonl"), path.read_bytes().splitlines(keepends=True)

@@ -6,27 +6,27 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from feddep.deployment import convener as module
-from feddep.deployment.agreement import Agreement
-from feddep.deployment.convener import FAILED, Convener, meet, reply_of, words
-from feddep.deployment.patience import Patience
-from feddep.deployment.request_log import place_of
-from feddep.deployment.station import Station
+from feddep.deployment.protocol import remote_runtime as module
+from feddep.deployment.protocol.agreement import Agreement
+from feddep.deployment.protocol.remote_runtime import FAILED, RemoteRuntime, meet, reply_of, words
+from feddep.deployment.protocol.request_log import place_of
+from feddep.deployment.protocol.silo_service import SiloService
+from feddep.deployment.protocol.wait_policy import WaitPolicy
 from feddep.errors import InputError, InterruptedRunError, RuntimeFailureError
 from feddep.federation.messages import Request
-from feddep.runtime.letter import Letter, Lost
+from feddep.runtime.envelope import Envelope, Undelivered
 from feddep.scenario.spec import RunSpec
 
 AGREEMENT = Agreement("run", RunSpec().with_settings({"method": "feddep"}), 4, 2, 30)
 PHASE = "generator_training"
 """One whose replies hold a number alone."""
-POISON = Letter({"client": 0, "metrics": {"generator_loss": float("nan")}})
-TROUBLE = Letter({"refused": f"{FAILED}: OSError"})
+POISON = Envelope({"client": 0, "metrics": {"generator_loss": float("nan")}})
+TROUBLE = Envelope({"refused": f"{FAILED}: OSError"})
 
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
-    """Time goes on only while somebody sleeps or waits for letters."""
+    """Time goes on only while somebody sleeps or waits for envelopes."""
     clock = Clock()
     monkeypatch.setattr(module, "time", clock)
     return clock
@@ -45,38 +45,40 @@ class Clock:
 
 @dataclass
 class Counter:
-    """A post office: silo i has the address 10 + i; ``says`` is what it answers to anything."""
+    """A channel office: silo i has the address 10 + i; ``says`` is what it answers to anything."""
 
     clock: Clock
     says: dict[int, object]
-    asked: list[tuple[int, Letter]] = field(default_factory=list)
+    asked: list[tuple[int, Envelope]] = field(default_factory=list)
 
     def addresses(self) -> list[int]:
         return sorted(10 + client for client in self.says)
 
-    def deliver(self, letters: Mapping[int, Letter], seconds: float) -> dict[int, Letter | Lost]:
+    def deliver(
+        self, envelopes: Mapping[int, Envelope], seconds: float
+    ) -> dict[int, Envelope | Undelivered]:
         answers = {}
-        for address, letter in letters.items():
-            self.asked.append((address - 10, letter))
+        for address, envelope in envelopes.items():
+            self.asked.append((address - 10, envelope))
             said = self.says[address - 10]
-            answer = said(letter) if callable(said) else said
+            answer = said(envelope) if callable(said) else said
             if answer is not None:
                 answers[address] = answer
-        self.clock.now += seconds if len(answers) < len(letters) else 0.01
+        self.clock.now += seconds if len(answers) < len(envelopes) else 0.01
         return answers
 
     def kinds(self, client: int) -> list[str]:
-        return [letter.header["kind"] for who, letter in self.asked if who == client]
+        return [envelope.header["kind"] for who, envelope in self.asked if who == client]
 
 
-def reply(client: int) -> Letter:
-    return Letter({"client": client, "metrics": {"generator_loss": 0.5}})
+def reply(client: int) -> Envelope:
+    return Envelope({"client": client, "metrics": {"generator_loss": 0.5}})
 
 
-def convener(counter: Counter, folder, **patience: float) -> Convener:
+def remote_runtime(counter: Counter, folder, **wait_policy: float) -> RemoteRuntime:
     silos = [10 + client for client in sorted(counter.says)]
-    patient = Patience(**{"quorum": 0.5, "grace": 30, "wait": 100, "resend": 10, **patience})
-    return Convener(counter, AGREEMENT, silos, folder, patient)
+    patient = WaitPolicy(**{"quorum": 0.5, "grace": 30, "wait": 100, "resend": 10, **wait_policy})
+    return RemoteRuntime(counter, AGREEMENT, silos, folder, patient)
 
 
 def requests(clients: int, round: int = 0) -> list[Request]:
@@ -85,29 +87,29 @@ def requests(clients: int, round: int = 0) -> list[Request]:
 
 class TestBounds:
     def test_defaults_leave_nobody_out(self):
-        assert Patience().quorum == 1.0
+        assert WaitPolicy().quorum == 1.0
 
     @pytest.mark.parametrize("quorum", [0, -0.1, 1.01, float("nan"), float("inf")])
     def test_the_quorum_is_a_share(self, quorum):
         with pytest.raises(InputError, match="quorum: expected a share above 0, up to 1"):
-            Patience(quorum=quorum)
+            WaitPolicy(quorum=quorum)
 
     @pytest.mark.parametrize("name", ["grace", "wait", "resend"])
     @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
     def test_seconds_are_positive(self, name, seconds):
         with pytest.raises(InputError, match=f"{name}: expected seconds above 0"):
-            Patience(**{name: seconds})
+            WaitPolicy(**{name: seconds})
 
 
 class TestExchange:
     def test_everybody_answers(self, clock, tmp_path):
-        own = convener(Counter(clock, {0: reply(0), 1: reply(1)}), tmp_path)
+        own = remote_runtime(Counter(clock, {0: reply(0), 1: reply(1)}), tmp_path)
         assert [found.client for found in own.exchange(requests(2))] == [0, 1]
         assert own.offences == []
         assert clock.now < 1
 
     def test_with_a_quorum_it_goes_on_after_the_grace(self, clock, tmp_path):
-        own = convener(Counter(clock, {0: reply(0), 1: None}), tmp_path)
+        own = remote_runtime(Counter(clock, {0: reply(0), 1: None}), tmp_path)
         assert [found.client for found in own.exchange(requests(2))] == [0]
         assert [vars(offence) for offence in own.offences] == [
             {"client": 1, "phase": PHASE, "round": 0, "reason": "no answer within 30 s"}
@@ -117,28 +119,28 @@ class TestExchange:
     def test_without_one_it_waits_longer_and_says_who_is_missing(self, clock, tmp_path):
         counter = Counter(clock, {0: reply(0), 1: None, 2: None})
         with pytest.raises(InterruptedRunError) as caught:
-            convener(counter, tmp_path).exchange(requests(3))
+            remote_runtime(counter, tmp_path).exchange(requests(3))
         assert str(caught.value) == (
             "1 of 3 silos answered within 100 s, fewer than the quorum; missing: 1, 2. The same "
             "command with --resume goes on from the last round; it may have a lower --quorum"
         )
         assert clock.now == pytest.approx(100)
-        assert len(counter.kinds(1)) == 10, "a letter goes out again every 10 s"
+        assert len(counter.kinds(1)) == 10, "a envelope goes out again every 10 s"
         assert len(counter.kinds(0)) == 1
 
     def test_one_silo_is_always_needed(self, clock, tmp_path):
         with pytest.raises(InterruptedRunError, match="0 of 2 silos"):
-            convener(Counter(clock, {0: None, 1: None}), tmp_path, quorum=0.01).exchange(
+            remote_runtime(Counter(clock, {0: None, 1: None}), tmp_path, quorum=0.01).exchange(
                 requests(2)
             )
 
     def test_a_silo_that_is_down_is_not_asked_without_a_pause(self, clock, tmp_path):
-        counter = Counter(clock, {0: reply(0), 1: Lost("down")})
-        convener(counter, tmp_path).exchange(requests(2))
+        counter = Counter(clock, {0: reply(0), 1: Undelivered("down")})
+        remote_runtime(counter, tmp_path).exchange(requests(2))
         assert len(counter.kinds(1)) <= 31
 
     def test_nobody_keeps_states_or_measures(self, clock, tmp_path):
-        own = convener(Counter(clock, {0: reply(0)}), tmp_path)
+        own = remote_runtime(Counter(clock, {0: reply(0)}), tmp_path)
         own.restore([])
         assert own.states() == []
         assert own.measure({}).result() == []
@@ -146,10 +148,10 @@ class TestExchange:
 
 class TestRefusals:
     def test_who_refuses_does_not_count_for_the_quorum(self, clock, tmp_path):
-        no = Letter({"refused": "no more rounds"})
+        no = Envelope({"refused": "no more rounds"})
         counter = Counter(clock, {0: reply(0), 1: no, 2: no})
         with pytest.raises(InterruptedRunError) as caught:
-            convener(counter, tmp_path).exchange(requests(3))
+            remote_runtime(counter, tmp_path).exchange(requests(3))
         assert "1 of 3 silos answered within 0 s, fewer than the quorum; missing: 1 (the silo " in (
             str(caught.value)
         )
@@ -157,35 +159,37 @@ class TestRefusals:
         assert len(counter.kinds(1)) == 1, "a refusal stands"
 
     def test_with_a_quorum_it_is_left_out_at_once(self, clock, tmp_path):
-        own = convener(Counter(clock, {0: reply(0), 1: Letter({"refused": "no"})}), tmp_path)
+        own = remote_runtime(
+            Counter(clock, {0: reply(0), 1: Envelope({"refused": "no"})}), tmp_path
+        )
         assert [found.client for found in own.exchange(requests(2))] == [0]
         assert [offence.reason for offence in own.offences] == ["the silo refuses: no"]
         assert clock.now < 1
 
     def test_who_sends_poison_counts_and_is_left_out(self, clock, tmp_path):
-        own = convener(Counter(clock, {0: POISON, 1: reply(1)}), tmp_path, quorum=1.0)
+        own = remote_runtime(Counter(clock, {0: POISON, 1: reply(1)}), tmp_path, quorum=1.0)
         assert [found.client for found in own.exchange(requests(2))] == [1]
         assert [offence.client for offence in own.offences] == [0]
 
     def test_poison_alone_is_nothing_to_go_on_with(self, clock, tmp_path):
-        own = convener(Counter(clock, {0: POISON}), tmp_path)
+        own = remote_runtime(Counter(clock, {0: POISON}), tmp_path)
         with pytest.raises(InterruptedRunError, match=r"1 of 1 .* but no reply passed inspection"):
             own.exchange(requests(1))
 
     def test_who_is_in_trouble_is_asked_again(self, clock, tmp_path):
-        asked: list[Letter] = []
+        asked: list[Envelope] = []
 
-        def troubled(letter: Letter) -> Letter:
-            asked.append(letter)
+        def troubled(envelope: Envelope) -> Envelope:
+            asked.append(envelope)
             return reply(1) if len(asked) > 3 else TROUBLE
 
-        own = convener(Counter(clock, {0: reply(0), 1: troubled}), tmp_path, quorum=1.0)
+        own = remote_runtime(Counter(clock, {0: reply(0), 1: troubled}), tmp_path, quorum=1.0)
         assert len(own.exchange(requests(2))) == 2
         assert own.offences == []
         assert 5 < clock.now < 10, "after longer and longer pauses"
 
     def test_who_stays_in_trouble_is_left_out_after_the_grace(self, clock, tmp_path):
-        own = convener(Counter(clock, {0: reply(0), 1: TROUBLE}), tmp_path)
+        own = remote_runtime(Counter(clock, {0: reply(0), 1: TROUBLE}), tmp_path)
         assert len(own.exchange(requests(2))) == 1
         assert [offence.reason for offence in own.offences] == [
             "the silo refuses: cannot answer: OSError"
@@ -196,15 +200,15 @@ class TestRefusals:
         def broken() -> None:
             raise OSError("no space left")
 
-        silo = Station("a", broken)
-        assert silo.answer(Letter({"kind": "hello"}), dict).header["refused"].startswith(FAILED)
+        silo = SiloService("a", broken)
+        assert silo.answer(Envelope({"kind": "hello"}), dict).header["refused"].startswith(FAILED)
 
     def test_who_was_left_out_is_known_after_a_restart_once(self, clock, tmp_path):
         counter = Counter(clock, {0: POISON, 1: reply(1)})
-        own = convener(counter, tmp_path)
+        own = remote_runtime(counter, tmp_path)
         for round in range(2):
             own.exchange(requests(2, round))
-        again = convener(counter, tmp_path)
+        again = remote_runtime(counter, tmp_path)
         assert [offence.round for offence in again.offences] == [0, 1]
         again.exchange(requests(2, 1))
         assert [offence.round for offence in again.offences] == [0, 1]
@@ -223,37 +227,37 @@ class TestRefusals:
 )
 def test_what_a_silo_says_fits_on_a_line(said, shown, clock, tmp_path):
     assert words(said) == shown
-    own = convener(Counter(clock, {0: reply(0), 1: Letter({"refused": said})}), tmp_path)
+    own = remote_runtime(Counter(clock, {0: reply(0), 1: Envelope({"refused": said})}), tmp_path)
     own.exchange(requests(2))
     assert [offence.reason for offence in own.offences] == [words(f"the silo refuses: {shown}")]
 
 
 class TestClosing:
     def test_who_is_away_is_waited_for(self, clock, tmp_path, caplog):
-        heard: list[Letter] = []
+        heard: list[Envelope] = []
 
-        def late(letter: Letter) -> Letter | Lost:
-            heard.append(letter)
-            return Letter({"done": True}) if len(heard) > 2 else Lost("restarting")
+        def late(envelope: Envelope) -> Envelope | Undelivered:
+            heard.append(envelope)
+            return Envelope({"done": True}) if len(heard) > 2 else Undelivered("restarting")
 
-        counter = Counter(clock, {0: Letter({"done": True}), 1: late})
-        convener(counter, tmp_path).close({}, {})
+        counter = Counter(clock, {0: Envelope({"done": True}), 1: late})
+        remote_runtime(counter, tmp_path).close({}, {})
         assert counter.kinds(0) == ["close"]
         assert counter.kinds(1) == ["close"] * 3
         assert caplog.text == ""
 
     def test_but_not_for_ever(self, clock, tmp_path, caplog):
-        counter = Counter(clock, {0: Letter({"refused": "disk full"}), 1: Lost("gone")})
-        convener(counter, tmp_path).close({}, {})
+        counter = Counter(clock, {0: Envelope({"refused": "disk full"}), 1: Undelivered("gone")})
+        remote_runtime(counter, tmp_path).close({}, {})
         assert clock.now == pytest.approx(30, abs=1)
         assert "client 0 does not take the result: disk full" in caplog.text
         assert "client 1 is away and does not get the result" in caplog.text
 
 
 class TestComingBack:
-    def ready(self, counter: Counter, folder, **patience: float) -> Convener:
+    def ready(self, counter: Counter, folder, **wait_policy: float) -> RemoteRuntime:
         """Two rounds are behind."""
-        own = convener(counter, folder, **patience)
+        own = remote_runtime(counter, folder, **wait_policy)
         says, counter.says = counter.says, {client: reply(client) for client in counter.says}
         for round in range(2):
             own.exchange(requests(len(says), round))
@@ -264,11 +268,11 @@ class TestComingBack:
     def test_who_forgot_all_is_told_all(self, clock, tmp_path):
         heard = []
 
-        def forgetful(letter: Letter) -> Letter:
-            heard.append((letter.header["kind"], letter.header.get("place")))
-            if letter.header.get("silent") or letter.header["kind"] == "agree":
-                return Letter({"done": True})
-            return reply(1) if len(heard) > 4 else Letter({"sync": None})
+        def forgetful(envelope: Envelope) -> Envelope:
+            heard.append((envelope.header["kind"], envelope.header.get("place")))
+            if envelope.header.get("silent") or envelope.header["kind"] == "agree":
+                return Envelope({"done": True})
+            return reply(1) if len(heard) > 4 else Envelope({"sync": None})
 
         own = self.ready(Counter(clock, {0: reply(0), 1: forgetful}), tmp_path)
         assert len(own.exchange(requests(2, 2))) == 2
@@ -282,10 +286,10 @@ class TestComingBack:
         ]
 
     def test_who_refuses_what_it_missed_is_left_out_and_stops_nobody(self, clock, tmp_path):
-        def hostile(letter: Letter) -> Letter:
-            if letter.header["kind"] == "agree":
-                return Letter({"refused": "not any more"})
-            return Letter({"sync": None})
+        def hostile(envelope: Envelope) -> Envelope:
+            if envelope.header["kind"] == "agree":
+                return Envelope({"refused": "not any more"})
+            return Envelope({"sync": None})
 
         own = self.ready(Counter(clock, {0: reply(0), 1: hostile}), tmp_path)
         assert [found.client for found in own.exchange(requests(2, 2))] == [0]
@@ -295,9 +299,9 @@ class TestComingBack:
     def test_who_falls_silent_then_holds_nobody_up_for_longer_than_the_grace(
         self, clock, tmp_path, last
     ):
-        def hostile(letter: Letter) -> Letter | None:
-            told = letter.header["kind"] == "agree" or letter.header["silent"]
-            return None if told else Letter({"sync": last})
+        def hostile(envelope: Envelope) -> Envelope | None:
+            told = envelope.header["kind"] == "agree" or envelope.header["silent"]
+            return None if told else Envelope({"sync": last})
 
         own = self.ready(Counter(clock, {0: reply(0), 1: hostile}), tmp_path)
         began = clock.now
@@ -308,46 +312,48 @@ class TestComingBack:
 
 class TestAgreeing:
     def test_a_refusal_is_the_user_s_to_read(self, clock, tmp_path):
-        own = convener(Counter(clock, {0: Letter({}), 1: Letter({"refused": "no"})}), tmp_path)
+        own = remote_runtime(
+            Counter(clock, {0: Envelope({}), 1: Envelope({"refused": "no"})}), tmp_path
+        )
         with pytest.raises(InputError, match="client 1 refuses the run: no"):
             own.agree([0, 1])
 
     def test_who_does_not_answer_is_named(self, clock, tmp_path):
-        own = convener(Counter(clock, {0: Letter({}), 1: Lost("down")}), tmp_path)
+        own = remote_runtime(Counter(clock, {0: Envelope({}), 1: Undelivered("down")}), tmp_path)
         with pytest.raises(InterruptedRunError, match="no answer from client 1 within 100 s"):
             own.agree([0, 1])
 
     def test_the_answers_are_in_the_clients_order(self, clock, tmp_path):
-        counter = Counter(clock, {0: Letter({"own": 0}), 1: Letter({"own": 1})})
-        assert convener(counter, tmp_path).agree([1, 0]) == {0: {"own": 0}, 1: {"own": 1}}
+        counter = Counter(clock, {0: Envelope({"own": 0}), 1: Envelope({"own": 1})})
+        assert remote_runtime(counter, tmp_path).agree([1, 0]) == {0: {"own": 0}, 1: {"own": 1}}
 
 
 class TestMeeting:
     def test_it_waits_for_all(self, clock):
-        late: list[Letter] = []
+        late: list[Envelope] = []
 
-        def second(letter: Letter) -> Letter | Lost:
-            late.append(letter)
-            return Letter({"name": "b"}) if len(late) > 2 else Lost("starting")
+        def second(envelope: Envelope) -> Envelope | Undelivered:
+            late.append(envelope)
+            return Envelope({"name": "b"}) if len(late) > 2 else Undelivered("starting")
 
-        found = meet(Counter(clock, {0: Letter({"name": "a"}), 1: second}), 2, Patience())
+        found = meet(Counter(clock, {0: Envelope({"name": "a"}), 1: second}), 2, WaitPolicy())
         assert found == {10: {"name": "a"}, 11: {"name": "b"}}
 
     def test_or_after_the_grace_for_a_quorum(self, clock):
-        counter = Counter(clock, {0: Letter({"name": "a"}), 1: Lost("down")})
-        some = Patience(quorum=0.5, grace=20)
+        counter = Counter(clock, {0: Envelope({"name": "a"}), 1: Undelivered("down")})
+        some = WaitPolicy(quorum=0.5, grace=20)
         assert meet(counter, 2, some, all_of_them=False) == {10: {"name": "a"}}
         assert clock.now == pytest.approx(20, abs=2)
         with pytest.raises(InterruptedRunError, match="1 of 2 silos are connected"):
-            meet(counter, 2, Patience(quorum=0.6, grace=20), all_of_them=False)
+            meet(counter, 2, WaitPolicy(quorum=0.6, grace=20), all_of_them=False)
 
     def test_it_says_how_many_came(self, clock, caplog):
-        counter = Counter(clock, {0: Letter({"name": "a"}), 1: Lost("no app")})
+        counter = Counter(clock, {0: Envelope({"name": "a"}), 1: Undelivered("no app")})
         with (
             caplog.at_level(logging.WARNING, "feddep"),
             pytest.raises(InterruptedRunError, match="1 of 2 silos are connected after 20 s"),
         ):
-            meet(counter, 2, Patience(wait=20))
+            meet(counter, 2, WaitPolicy(wait=20))
         assert "cannot introduce itself: no app" in caplog.text
         assert len(counter.kinds(0)) == 1, "who is known is not asked again"
 
@@ -365,4 +371,4 @@ class TestMeeting:
 )
 def test_what_is_no_reply_is_refused(header):
     with pytest.raises(RuntimeFailureError, match="expected a reply"):
-        reply_of(Letter(header))
+        reply_of(Envelope(header))

@@ -17,12 +17,11 @@ import pytest
 from flwr.common.config import parse_config_args
 from listener import listening
 
-from feddep.deployment import programs
-from feddep.deployment.config import ServerConfig, SiloConfig
-from feddep.deployment.doctor import Check
-from feddep.deployment.kit import Kit, init, read_kit
-from feddep.deployment.patience import Patience
-from feddep.deployment.programs import (
+from feddep.deployment.operations import programs
+from feddep.deployment.operations.config import ServerConfig, SiloConfig
+from feddep.deployment.operations.doctor import Check
+from feddep.deployment.operations.kit import Kit, init, read_kit
+from feddep.deployment.operations.programs import (
     NUMBER,
     OFFLINE,
     TROUBLE,
@@ -32,6 +31,7 @@ from feddep.deployment.programs import (
     environment,
     with_data,
 )
+from feddep.deployment.protocol.wait_policy import WaitPolicy
 from feddep.errors import InputError, InterruptedRunError, RuntimeFailureError
 
 PORT = 9  # nobody listens there
@@ -345,7 +345,7 @@ class TestSilo:
         script = f"""
 import sys, time
 from pathlib import Path
-from feddep.deployment import programs
+from feddep.deployment.operations import programs
 programs.registration = lambda *_: type("Known", (), {{"ok": True}})
 with programs.Silo(Path({str(silo_file)!r}), {resident!r}) as silo:
     print(*(process.pid for process in silo._processes), flush=True)
@@ -399,7 +399,7 @@ class TestRunOnSilos:
 
         monkeypatch.setattr(programs, "flwr", flwr)
         try:
-            return programs.run_on_silos(config, folder, Patience(quorum=0.5), 9, crossings)
+            return programs.run_on_silos(config, folder, WaitPolicy(quorum=0.5), 9, crossings)
         finally:
             self.told = told
 
@@ -411,8 +411,8 @@ class TestRunOnSilos:
         assert waited == ["log", "17", "feddep"]
         declared = tomllib.loads((Path(app) / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
         assert declared["components"] == {
-            "serverapp": "feddep.deployment.server_app:app",
-            "clientapp": "feddep.deployment.client_app:app",
+            "serverapp": "feddep.deployment.operations.server_app:app",
+            "clientapp": "feddep.deployment.operations.client_app:app",
         }
         told = self.settings
         assert told.keys() == declared["config"].keys()
@@ -433,7 +433,7 @@ class TestRunOnSilos:
 
         monkeypatch.setattr(programs, "flwr", flwr)
         with pytest.raises(InterruptedRunError, match="stopped; the same command with --resume"):
-            programs.run_on_silos(config, folder, Patience(), 9)
+            programs.run_on_silos(config, folder, WaitPolicy(), 9)
         assert told[-1] == ["stop", "17", "feddep"]
 
     def test_a_run_whose_starter_was_killed_is_stopped_first(self, config, folder, monkeypatch):
@@ -447,7 +447,7 @@ class TestRunOnSilos:
     def test_a_run_that_the_server_does_not_take(self, config, folder, monkeypatch, said):
         monkeypatch.setattr(programs, "flwr", lambda *_: done(1, out=said, err="no such app"))
         with pytest.raises(RuntimeFailureError, match=r"takes no run\. Flower: no such app"):
-            programs.run_on_silos(config, folder, Patience(), 9)
+            programs.run_on_silos(config, folder, WaitPolicy(), 9)
         assert list(folder.iterdir()) == []
 
     def test_crossings_are_told_by_their_full_path(self, config, folder, monkeypatch):
@@ -482,5 +482,5 @@ class TestRunOnSilos:
 
 def test_whoever_only_starts_others_does_not_load_torch():
     """It takes seconds, and a federation on one machine starts a dozen programs."""
-    code = "import sys, feddep.deployment.programs; sys.exit('torch' in sys.modules)"
+    code = "import sys, feddep.deployment.operations.programs; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-P", "-c", code], check=False).returncode == 0

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from feddep.deployment.request_log import Offence, OffenceLog, RequestLog, place_of
+from feddep.deployment.protocol.request_log import Offence, OffenceLog, RequestLog, place_of
 from feddep.federation.messages import Request
 
 PLACES = [place_of(0, 0, 0), place_of(0, 0, 1), place_of(1, 9, 0), place_of(1, 10, 0)]

@@ -1,4 +1,4 @@
-"""The silo's process that stays: letters over a socket that only its user can reach."""
+"""The silo's process that stays: envelopes over a socket that only its user can reach."""
 
 import signal
 import stat
@@ -12,22 +12,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from feddep.deployment import resident, silo
-from feddep.deployment.resident import ask, socket_address
+from feddep.deployment.operations import silo
+from feddep.deployment.operations import silo_daemon as resident
+from feddep.deployment.operations.silo_daemon import ask, socket_address
 from feddep.errors import InputError, RuntimeFailureError
-from feddep.runtime.letter import Letter
+from feddep.runtime.envelope import Envelope
 
 
 class Echo:
-    """A station that says what it hears, and leaves when it is told to."""
+    """A service that says what it hears, and leaves when it is told to."""
 
     def graph(self) -> None:
         pass
 
-    def answer(self, letter: Letter, pieces) -> Letter:
-        if letter.header.get("kind") == "leave":
+    def answer(self, envelope: Envelope, pieces) -> Envelope:
+        if envelope.header.get("kind") == "leave":
             raise SystemExit
-        return Letter({"heard": letter.header, "pieces": pieces}, letter.arrays)
+        return Envelope({"heard": envelope.header, "pieces": pieces}, envelope.arrays)
 
 
 def until_it_leaves() -> None:
@@ -39,7 +40,7 @@ def until_it_leaves() -> None:
 def address(monkeypatch):
     """Where the program listens; here it is a thread."""
     with socket_address() as address:
-        monkeypatch.setattr(silo, "open_station", lambda config: (Echo(), str(config)))
+        monkeypatch.setattr(silo, "open_service", lambda config: (Echo(), str(config)))
         monkeypatch.setattr(sys, "argv", ["resident", "silo.toml", address])
         monkeypatch.setattr(signal, "signal", lambda *_: None)  # for the main thread only
         thread = threading.Thread(target=until_it_leaves, daemon=True)
@@ -47,20 +48,20 @@ def address(monkeypatch):
         while not Path(address).exists():
             assert thread.is_alive()
             time.sleep(0.002)
-        ask(address, Letter({}))
+        ask(address, Envelope({}))
         yield address
         with pytest.raises(RuntimeFailureError):
-            ask(address, Letter({"kind": "leave"}))
+            ask(address, Envelope({"kind": "leave"}))
         thread.join(10)
         assert not thread.is_alive()
 
 
 def test_a_letter_is_answered_with_its_arrays(address):
-    letter = Letter({"kind": "request"}, {"a": np.arange(6.0).reshape(2, 3)})
+    envelope = Envelope({"kind": "request"}, {"a": np.arange(6.0).reshape(2, 3)})
     for _ in range(3):
-        answer = ask(address, letter)
+        answer = ask(address, envelope)
         assert answer.header == {"heard": {"kind": "request"}, "pieces": "silo.toml"}
-        assert np.array_equal(answer.arrays["a"], letter.arrays["a"])
+        assert np.array_equal(answer.arrays["a"], envelope.arrays["a"])
 
 
 def test_who_hangs_up_or_talks_nonsense_ends_nothing(address):
@@ -72,7 +73,7 @@ def test_who_hangs_up_or_talks_nonsense_ends_nothing(address):
             connection.recv_bytes()
     with Client(address, "AF_UNIX") as connection:
         connection.send_bytes(resident.pack({"kind": "request"}, {}))
-    assert ask(address, Letter({})).header["heard"] == {}
+    assert ask(address, Envelope({})).header["heard"] == {}
 
 
 def test_nobody_else_reaches_the_socket(address):
@@ -94,7 +95,7 @@ def test_the_address_appears_only_when_somebody_listens(monkeypatch):
             raise SystemExit
 
     monkeypatch.setattr(resident, "Listener", Watched)
-    monkeypatch.setattr(silo, "open_station", lambda config: (Echo(), str(config)))
+    monkeypatch.setattr(silo, "open_service", lambda config: (Echo(), str(config)))
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     with socket_address() as silo_address:
         monkeypatch.setattr(sys, "argv", ["resident", "silo.toml", silo_address])
@@ -111,14 +112,14 @@ def test_the_place_is_gone_afterwards():
 
 def test_nobody_there():
     with socket_address() as address, pytest.raises(RuntimeFailureError, match="does not answer"):
-        ask(address, Letter({"kind": "hello"}))
+        ask(address, Envelope({"kind": "hello"}))
 
 
 def test_a_silo_that_cannot_start_says_why(monkeypatch):
     def broken(config):
         raise InputError(f"cannot read {config}")
 
-    monkeypatch.setattr(silo, "open_station", broken)
+    monkeypatch.setattr(silo, "open_service", broken)
     monkeypatch.setattr(sys, "argv", ["resident", "silo.toml", "/nowhere"])
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     with pytest.raises(SystemExit, match=r"error: cannot read silo\.toml"):

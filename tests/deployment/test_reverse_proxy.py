@@ -14,9 +14,9 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from listener import listening, superlink
 
-from feddep.deployment.certificates import load_private_openssh
-from feddep.deployment.doctor import diagnose
-from feddep.deployment.kit import Kit, init
+from feddep.deployment.operations.certificates import load_private_openssh
+from feddep.deployment.operations.doctor import diagnose
+from feddep.deployment.operations.kit import Kit, init
 
 NGINX = which("nginx") or which("nginx", path="/usr/sbin:/usr/local/sbin")
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from feddep.deployment import server_app
-from feddep.deployment.patience import Patience
-from feddep.deployment.programs import TROUBLE
-from feddep.deployment.server_app import LOCK, main
+from feddep.deployment.operations import server_app
+from feddep.deployment.operations.programs import TROUBLE
+from feddep.deployment.operations.server_app import LOCK, main
+from feddep.deployment.protocol.wait_policy import WaitPolicy
 from feddep.errors import InputError
-from feddep.runtime.flower.post import FlowerPost
+from feddep.runtime.flower.channel import FlowerChannel
 from feddep.scenario.spec import RunSpec
 
 SPEC = RunSpec(method="fedavg", seed=3)
@@ -36,8 +36,8 @@ def config(tmp_path) -> dict[str, Any]:
 def called(monkeypatch) -> dict[str, Any]:
     told: dict[str, Any] = {}
 
-    def federate(post, spec, folder, **options):
-        told.update(post=post, spec=spec, folder=folder, **options)
+    def federate(channel, spec, folder, **options):
+        told.update(channel=channel, spec=spec, folder=folder, **options)
         if "error" in told:
             raise told["error"]
 
@@ -51,10 +51,10 @@ def run(config: dict[str, Any]) -> None:
 
 def test_it_runs_the_folder_s_spec(config, called, tmp_path):
     run(config)
-    assert isinstance(called["post"], FlowerPost)
+    assert isinstance(called["channel"], FlowerChannel)
     assert called["spec"] == SPEC
     assert called["folder"].path == tmp_path
-    assert called["patience"] == Patience(quorum=0.5, grace=2, wait=3, resend=4)
+    assert called["wait_policy"] == WaitPolicy(quorum=0.5, grace=2, wait=3, resend=4)
     assert called["largest_norm"] == 9.0
     assert called["known"] == {}
     assert not (tmp_path / TROUBLE).exists()
@@ -95,12 +95,12 @@ def test_a_folder_in_which_another_server_works_is_left_alone(
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(InputError, match="another server is at work"):
             run(config)
-        assert "post" not in called
+        assert "channel" not in called
     run(config)
-    assert "post" in called
+    assert "channel" in called
 
 
 def test_a_folder_that_the_server_cannot_write_is_named(config, called):
     with pytest.raises(InputError, match="the server cannot write to /nowhere/at/all"):
         run(config | {"folder": "/nowhere/at/all"})
-    assert "post" not in called
+    assert "channel" not in called

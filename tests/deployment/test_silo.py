@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from correspondence import Correspondent
 
-from feddep.deployment.kit import init
-from feddep.deployment.memory import Files
-from feddep.deployment.silo import open_station, own_graph, own_secret
+from feddep.deployment.operations.kit import init
+from feddep.deployment.operations.silo import open_service, own_graph, own_secret
+from feddep.deployment.protocol.memory import Files
 from feddep.errors import DataError, InputError
 from feddep.graph.folder import write_graph
 from feddep.graph.graph import Part
-from feddep.runtime.letter import Letter
+from feddep.runtime.envelope import Envelope
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def config(tmp_path, small_shards):
     folder = init(tmp_path / "kit", hosts=["localhost"], silos=["a"], proxy=False).silos["a"]
     write_graph(small_shards[0], folder / "data")
     yield folder / "silo.toml"
-    open_station.cache_clear()
+    open_service.cache_clear()
 
 
 class TestSecret:
@@ -62,11 +62,11 @@ class TestData:
 
 class TestStation:
     def test_it_is_what_the_file_says(self, config, small_shards):
-        station, pieces = open_station(config)
-        assert station.name == "a"
-        assert station.secret == own_secret(config.parent / "state")
-        assert station.graph() is station.graph(), "read once"
-        assert Correspondent(station)(Letter({"kind": "hello"})).header["nodes"] == (
+        service, pieces = open_service(config)
+        assert service.name == "a"
+        assert service.secret == own_secret(config.parent / "state")
+        assert service.graph() is service.graph(), "read once"
+        assert Correspondent(service)(Envelope({"kind": "hello"})).header["nodes"] == (
             small_shards[0].nodes
         )
         pieces("run").save("piece", b"x")
@@ -75,11 +75,11 @@ class TestStation:
 
     def test_without_a_secret_the_seed_of_the_run_is_used(self, config):
         config.write_text(config.read_text().replace("secret = true", "secret = false"))
-        station, _ = open_station(config)
-        assert station.secret is None
+        service, _ = open_service(config)
+        assert service.secret is None
         assert not (config.parent / "state" / "secret").exists()
 
     def test_a_silo_without_a_consent_is_none(self, config):
         (config.parent / "consent.toml").unlink()
         with pytest.raises(InputError, match="consent"):
-            open_station(config)
+            open_service(config)

@@ -2,10 +2,10 @@
 
 import pytest
 from correspondence import SMALL
-from desk import Desk, stations
+from desk import Desk, services
 
-from feddep.deployment import simulation
-from feddep.deployment.simulation import CLUSTER, check_can_run, run_simulated
+from feddep.deployment.protocol import simulation
+from feddep.deployment.protocol.simulation import CLUSTER, check_can_run, run_simulated
 from feddep.errors import InputError
 from feddep.graph.shard import read_shards
 from feddep.scenario.spec import RunSpec
@@ -24,7 +24,7 @@ def test_every_client_is_a_node(small_shards, monkeypatch):
     monkeypatch.setattr(simulation, "simulated_app", lambda folder: folder)
     monkeypatch.setenv(CLUSTER, "10.0.0.1:6379")
     monkeypatch.setattr(simulation, "simulate", simulate)
-    monkeypatch.setattr(simulation, "FlowerPost", lambda grid: Desk(stations(small_shards)))
+    monkeypatch.setattr(simulation, "FlowerChannel", lambda grid: Desk(services(small_shards)))
     result = run_simulated(SPEC, small_shards, workers=2)
     assert result.record["scores"]["global"]["test"] is not None, "the whole graph is known here"
     assert "federation" not in result.record

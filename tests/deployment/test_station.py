@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
-from feddep.deployment.agreement import Agreement
-from feddep.deployment.consent import Consent
-from feddep.deployment.memory import KEPT_ANSWERS, Carried, RunMemory
-from feddep.deployment.outbox import Outbox, sent, verify
-from feddep.deployment.request_log import place_of
-from feddep.deployment.station import Station
+from feddep.deployment.protocol.agreement import Agreement
+from feddep.deployment.protocol.consent import Consent
+from feddep.deployment.protocol.disclosure_log import DisclosureLog, sent, verify
+from feddep.deployment.protocol.memory import KEPT_ANSWERS, Carried, RunMemory
+from feddep.deployment.protocol.request_log import place_of
+from feddep.deployment.protocol.silo_service import SiloService
 from feddep.errors import RuntimeFailureError
-from feddep.federation.node import Node
-from feddep.runtime.letter import Letter
+from feddep.federation.client import Client
+from feddep.runtime.envelope import Envelope
 
 CONSENT = Consent(
     methods={"fedavg"},
@@ -44,57 +44,57 @@ def agreement(graph) -> Agreement:
 
 @pytest.fixture
 def silo(graph, tmp_path) -> Correspondent:
-    station = Station(
+    service = SiloService(
         "bank-a",
         lambda: graph,
         consent=CONSENT,
-        outbox=Outbox(tmp_path / "ledger.jsonl"),
+        disclosures=DisclosureLog(tmp_path / "ledger.jsonl"),
         secret=7,
         results=tmp_path / "results",
     )
-    return Correspondent(station)
+    return Correspondent(service)
 
 
 @pytest.fixture
 def handled(monkeypatch) -> list[int]:
     """The rounds that were worked out."""
     rounds: list[int] = []
-    handle = Node.handle
+    handle = Client.handle
 
     def noting(self, request, state):
         rounds.append(request.round)
         return handle(self, request, state)
 
-    monkeypatch.setattr(Node, "handle", noting)
+    monkeypatch.setattr(Client, "handle", noting)
     return rounds
 
 
 def changed(silo: Correspondent, **fields) -> Correspondent:
-    return Correspondent(replace(silo.station, **fields))
+    return Correspondent(replace(silo.service, **fields))
 
 
 def lines(silo: Correspondent, kind: str | None = None) -> list[dict]:
     """The ledger's lines about payloads, or of another kind."""
-    path = silo.station.outbox.path
+    path = silo.service.disclosures.path
     found = map(json.loads, path.read_text().splitlines()) if path.exists() else []
     return [line for line in found if line.get("kind") == kind]
 
 
-def same(one: Letter, other: Letter) -> bool:
+def same(one: Envelope, other: Envelope) -> bool:
     return one.header == other.header and all(
         np.array_equal(one.arrays[name], other.arrays[name], equal_nan=True)
         for name in one.arrays.keys() | other.arrays.keys()
     )
 
 
-def refused(answer: Letter) -> str:
+def refused(answer: Envelope) -> str:
     assert set(answer.header) == {"refused"}
     assert not answer.arrays
     return answer.header["refused"]
 
 
 def test_hello_says_who_and_how_much_but_nothing_of_the_graph(silo, graph):
-    said = silo(Letter({"kind": "hello", "protocol": 1})).header
+    said = silo(Envelope({"kind": "hello", "protocol": 1})).header
     assert said.pop("version")
     assert said == {
         "name": "bank-a",
@@ -107,12 +107,14 @@ def test_hello_says_who_and_how_much_but_nothing_of_the_graph(silo, graph):
 
 @pytest.mark.parametrize("kind", [None, "", "train", 3, ["agree"], {"agree": 1}])
 def test_an_unknown_kind_is_refused(silo, kind):
-    assert "expected a letter about agree, request, close" in refused(silo(Letter({"kind": kind})))
+    assert "expected a envelope about agree, request, close" in refused(
+        silo(Envelope({"kind": kind}))
+    )
 
 
 @pytest.mark.parametrize("run", [None, "", "../other", "a/b", "x" * 65, ["run"]])
 def test_a_run_without_a_proper_name_is_refused(silo, agreement, run):
-    assert "a letter needs a run" in refused(silo(request(agreement, run=run)))
+    assert "a envelope needs a run" in refused(silo(request(agreement, run=run)))
     assert silo.runs == {}
 
 
@@ -145,7 +147,7 @@ class TestAgreeing:
 
     @pytest.mark.parametrize("client", [None, -1, "0", 1.5, True])
     def test_a_number_that_is_none_is_refused(self, silo, agreement, client):
-        assert "a letter needs a client" in refused(silo(agree(agreement, client=client)))
+        assert "a envelope needs a client" in refused(silo(agree(agreement, client=client)))
 
     @pytest.mark.parametrize("features", [None, "x", float("inf"), float("nan"), [1], {}])
     def test_sizes_that_are_none_are_refused(self, silo, agreement, features):
@@ -186,9 +188,9 @@ class TestAgreeing:
         other = graph.with_edges([(0, 1)])
         for number, plan in enumerate(plans):
             asked = agreement_on(graph, **{f"privacy.{key}": value for key, value in plan.items()})
-            letter = agree(asked, run=f"run-{number}")
-            there = changed(silo, graph=lambda: other, outbox=None)
-            assert silo(letter).header == there(letter).header
+            envelope = agree(asked, run=f"run-{number}")
+            there = changed(silo, graph=lambda: other, disclosures=None)
+            assert silo(envelope).header == there(envelope).header
         promised = [line["epsilon"] is not None for line in lines(silo, "agreed")]
         assert promised == [False, True, False]
 
@@ -199,7 +201,7 @@ class TestAgreeing:
         if forgotten == "memory":
             silo.runs.clear()
         if forgotten == "closed":
-            silo(Letter({"kind": "close", "run": "run"}))
+            silo(Envelope({"kind": "close", "run": "run"}))
         others = [
             agree(agreement_on(graph, **{"training.rounds": 2})),
             agree(agreement, client=1),
@@ -211,7 +213,7 @@ class TestAgreeing:
         assert "sound" in silo(agree(agreement, run="other", client=1)).header
 
     def test_without_a_ledger_the_memory_knows(self, silo, agreement):
-        own = changed(silo, outbox=None)
+        own = changed(silo, disclosures=None)
         own(agree(agreement))
         assert "something else" in refused(own(agree(agreement, client=1)))
         assert "sound" in own(agree(agreement)).header
@@ -291,13 +293,13 @@ class TestAnswering:
             raise KeyError("a secret number: 4711")
 
         silo(agree(agreement))
-        monkeypatch.setattr(Node, "handle", broken)
+        monkeypatch.setattr(Client, "handle", broken)
         assert refused(silo(request(agreement))) == "cannot answer: KeyError"
 
     def test_the_secret_is_the_root_of_all_draws(self, silo, agreement):
         drawn = []
         for secret in (7, 7, 8, None):
-            own = changed(silo, secret=secret, outbox=None)
+            own = changed(silo, secret=secret, disclosures=None)
             own(agree(agreement))
             drawn.append(own(request(agreement)))
         assert same(drawn[0], drawn[1])
@@ -375,7 +377,7 @@ class TestConsentAtEveryReply:
         strict(agree(agreement))
         for number in range(2):
             strict(request(agreement, number))
-        strict(Letter({"kind": "close", "run": "run"}))
+        strict(Envelope({"kind": "close", "run": "run"}))
         strict(agree(agreement))
         assert "once more" in refused(strict(request(agreement)))
 
@@ -400,9 +402,9 @@ class TestAStricterConsent:
         silo(agree(agreement))
         first = silo(request(agreement))
         consent = CONSENT.model_copy(update=stricter)
-        again = Correspondent(replace(silo.station, consent=consent), silo.runs)
-        for letter in (request(agreement, 1), request(agreement)):
-            assert said in refused(again(letter))
+        again = Correspondent(replace(silo.service, consent=consent), silo.runs)
+        for envelope in (request(agreement, 1), request(agreement)):
+            assert said in refused(again(envelope))
         assert len(lines(silo)) == 1
         assert same(silo(request(agreement)), first)
 
@@ -418,11 +420,11 @@ class TestThePromisedEpsilon:
     @pytest.mark.parametrize("numbered", [True, False], ids=["more rounds", "other words"])
     def test_no_more_trainings_leave_than_it_covers(self, silo, capped, numbered):
         assert silo(agree(capped)).header["sound"]["verdict"] == "holds"
-        letters = [
+        envelopes = [
             request(capped, number) if numbered else request(capped, note=number)
             for number in range(4)
         ]
-        answers = [silo(letter) for letter in letters]
+        answers = [silo(envelope) for envelope in envelopes]
         assert all(answer.arrays for answer in answers[:3])
         assert "promised its ε for 3 trained classifiers" in refused(answers[3])
         assert len(lines(silo)) == 3
@@ -444,7 +446,7 @@ class TestSilence:
         assert counts(silo) == {}
 
     def test_it_leads_to_the_same_state(self, silo, agreement):
-        aloud = changed(silo, outbox=None)
+        aloud = changed(silo, disclosures=None)
         answers = []
         for own, silent in ((silo, True), (aloud, False)):
             own(agree(agreement))
@@ -501,7 +503,7 @@ class TestLedger:
         silo(agree(agreement))
         for _ in range(2):
             silo(request(agreement))
-        path = silo.station.outbox.path
+        path = silo.service.disclosures.path
         assert len(lines(silo)) == 2
         assert verify(path).lines == 3, "the agreement has one too"
         assert sent(path, "run")["classifier"] == 2
@@ -513,14 +515,14 @@ class TestLedger:
         assert no["run"] == yes["run"] == "run"
         assert "training takes 4 rounds" in no["reason"]
         assert yes["epsilon"] is None
-        assert verify(silo.station.outbox.path).lines == 2
+        assert verify(silo.service.disclosures.path).lines == 2
 
     def test_nothing_leaves_that_cannot_be_written_down(self, silo, agreement, monkeypatch):
         def full(self, **line):
             raise RuntimeFailureError("cannot write the ledger: no space left")
 
         silo(agree(agreement))
-        monkeypatch.setattr(Outbox, "append", full)
+        monkeypatch.setattr(DisclosureLog, "append", full)
         assert "no space left" in refused(silo(request(agreement)))
         assert "no space left" in refused(silo(request(agreement)))
 
@@ -530,7 +532,7 @@ class TestClosing:
         silo(agree(agreement))
         silo(request(agreement))
         result = first_classifier(agreement)
-        close = Letter({"kind": "close", "run": "run", "scores": {"test": 0.5}}, result)
+        close = Envelope({"kind": "close", "run": "run", "scores": {"test": 0.5}}, result)
         assert silo(close).header == {"done": True}
         own = tmp_path / "results" / "run"
         assert own.stat().st_mode & 0o777 == 0o700
@@ -546,19 +548,19 @@ class TestClosing:
     def test_a_result_that_is_none_is_refused(self, silo, agreement, tmp_path):
         silo(agree(agreement))
         poisoned = {n: np.full_like(a, np.inf) for n, a in first_classifier(agreement).items()}
-        assert "not finite" in refused(silo(Letter({"kind": "close", "run": "run"}, poisoned)))
+        assert "not finite" in refused(silo(Envelope({"kind": "close", "run": "run"}, poisoned)))
         other = {"classifier/bias": np.zeros(99, np.float32)}
-        assert "shape" in refused(silo(Letter({"kind": "close", "run": "run"}, other)))
+        assert "shape" in refused(silo(Envelope({"kind": "close", "run": "run"}, other)))
         assert not (tmp_path / "results").exists()
 
     def test_a_run_that_nobody_knows_leaves_nothing(self, silo, tmp_path):
-        assert silo(Letter({"kind": "close", "run": "another"})).header == {"done": True}
+        assert silo(Envelope({"kind": "close", "run": "another"})).header == {"done": True}
         assert not (tmp_path / "results").exists()
 
     def test_a_simulated_silo_keeps_no_result(self, silo, agreement):
         own = changed(silo, results=None)
         own(agree(agreement))
-        assert own(Letter({"kind": "close", "run": "run"})).header == {"done": True}
+        assert own(Envelope({"kind": "close", "run": "run"})).header == {"done": True}
         assert own.runs["run"] == {}
 
 
@@ -585,9 +587,9 @@ KEYS = [
 
 
 def test_no_header_ends_the_silo(graph, agreement):
-    """Some of an honest letter's words are replaced by anything."""
-    station = Station("bank-a", lambda: graph, consent=CONSENT)
-    silo = Correspondent(station)
+    """Some of an honest envelope's words are replaced by anything."""
+    service = SiloService("bank-a", lambda: graph, consent=CONSENT)
+    silo = Correspondent(service)
     silo(agree(agreement))
     honest = {**agree(agreement).header, **request(agreement).header}
 
@@ -597,8 +599,8 @@ def test_no_header_ends_the_silo(graph, agreement):
         st.dictionaries(st.sampled_from([*KEYS, "run"]), plain, max_size=3),
     )
     def check(kind, changes):
-        own = Correspondent(station, {"run": dict(silo.runs["run"])})
-        answer = own(Letter({**honest, "kind": kind, **changes}))
+        own = Correspondent(service, {"run": dict(silo.runs["run"])})
+        answer = own(Envelope({**honest, "kind": kind, **changes}))
         json.dumps(answer.header)
         assert not answer.arrays, "without arrays nobody can ask for any"
 
@@ -606,11 +608,11 @@ def test_no_header_ends_the_silo(graph, agreement):
 
 
 def test_nor_does_one_without_any_sense(graph):
-    silo = Correspondent(Station("bank-a", lambda: graph, consent=CONSENT))
+    silo = Correspondent(SiloService("bank-a", lambda: graph, consent=CONSENT))
 
     @settings(max_examples=100)
     @given(st.dictionaries(st.sampled_from(["kind", "run", *KEYS]) | st.text(), plain, max_size=5))
     def check(header):
-        assert not silo(Letter(header)).arrays
+        assert not silo(Envelope(header)).arrays
 
     check()

@@ -16,14 +16,15 @@ from torch.nn.functional import cross_entropy
 
 from feddep.algorithms import METHODS, find_method
 from feddep.errors import InputError
-from feddep.experiments import pipeline
-from feddep.experiments.tuning import Tuning
 from feddep.graph.graph import Part
 from feddep.graph.sampling import NeighbourSampler
-from feddep.learning.recipe import Recipe, Silo, TrainingSpec
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec, TrainingSpec
 from feddep.models.sage import ModelSpec
 from feddep.models.weights import to_arrays
+from feddep.runs import pipeline
 from feddep.seeding import Seeds
+from feddep.sweeps.tuning import Tuning
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs/adding_a_method.md").read_text()
@@ -106,22 +107,22 @@ def test_with_one_it_is_not(fedprox, small_shards):
 def silo(small_shards):
     """Without dropout, so that nothing but the batches is left to chance."""
     graph = small_shards[0]
-    recipe = Recipe(
+    spec = LearningSpec(
         features=graph.feature_count,
         classes=graph.classes,
         model=ModelSpec(hidden=8, dropout=0),
         training=TrainingSpec(batch_size=8, local_epochs=2),
     )
-    return Silo(0, graph, recipe, torch.device("cpu"))
+    return Silo(0, graph, spec, torch.device("cpu"))
 
 
 def test_a_round_is_sgd_on_the_sum_of_both_losses(fedprox, silo):
-    mu, spec = 0.7, silo.recipe.training
+    mu, spec = 0.7, silo.spec.training
     model, expected = silo.classifier(), silo.classifier()
     start = [weight.detach().clone() for weight in expected.parameters()]
     fedprox.ProximalTraining(mu)(model, silo, Seeds(3))
 
-    sampler = NeighbourSampler(silo.graph, spec.fanout, silo.recipe.model.layers)
+    sampler = NeighbourSampler(silo.graph, spec.fanout, silo.spec.model.layers)
     nodes, rng = silo.graph.members(Part.TRAIN), Seeds(3).stream("sampling")
     optimiser = torch.optim.SGD(expected.parameters(), lr=spec.learning_rate)
     for ego in sampler.batches(nodes, spec.batch_size, rng, spec.local_epochs):

@@ -6,10 +6,10 @@ import torch
 
 import feddep
 from feddep.algorithms import find_method
-from feddep.federation.conduct import Progress, conduct
 from feddep.federation.messages import group
+from feddep.federation.run_phases import Progress, run_phases
 from feddep.runtime.inprocess import InProcess
-from feddep.scenario.build import recipe_for
+from feddep.scenario.build import learning_spec_for
 from feddep.scenario.spec import RunSpec
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fedavg_by_hand.py"
@@ -20,9 +20,11 @@ def test_the_plain_loops_give_the_package_s_weights():
     shards = feddep.partition(feddep.load("synthetic", nodes=200), clients=3)
     spec = RunSpec().with_settings({"training.rounds": 2, "partition.clients": 3})
     method = find_method("fedavg")
-    recipe = recipe_for(spec, shards.graph, method)
-    with InProcess(shards, method, recipe, workers=1) as runtime:
-        end = conduct(method.phases, recipe, runtime.clients, runtime, Progress(), lambda *_: None)
+    learning = learning_spec_for(spec, shards.graph, method)
+    with InProcess(shards, method, learning, workers=1) as runtime:
+        end = run_phases(
+            method.phases, learning, runtime.clients, runtime, Progress(), lambda *_: None
+        )
         threads = torch.get_num_threads()
         by_hand = fedavg(shards, rounds=2)
         assert threads == 1

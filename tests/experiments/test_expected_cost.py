@@ -2,7 +2,7 @@
 
 import pytest
 
-from feddep.experiments.expected_cost import expected_seconds
+from feddep.sweeps.expected_cost import expected_seconds
 
 
 def run(seconds, **settings):

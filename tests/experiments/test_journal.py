@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from feddep.errors import InterruptedRunError
-from feddep.experiments import journal as journal_module
-from feddep.experiments.folder import RunFolder
-from feddep.experiments.journal import Journal
-from feddep.federation.conduct import Progress
 from feddep.federation.messages import Reply, Request
 from feddep.federation.metering import Meter
 from feddep.federation.phase import Report
+from feddep.federation.run_phases import Progress
 from feddep.learning.evaluation import Scores
+from feddep.runs import journal as journal_module
+from feddep.runs.folder import RunFolder
+from feddep.runs.journal import Journal
 
 TRAINING = SimpleNamespace(name="training")
 PREPARING = SimpleNamespace(name="preparing")

@@ -6,9 +6,7 @@ import pytest
 
 from feddep.algorithms import METHODS
 from feddep.errors import InputError
-from feddep.experiments import pipeline
-from feddep.experiments.folder import RunFolder
-from feddep.privacy.ledger import (
+from feddep.privacy.events import (
     BernoulliSelection,
     CappedGradients,
     FullNeighbours,
@@ -22,6 +20,8 @@ from feddep.privacy.ledger import (
     from_plain,
 )
 from feddep.reports.privacy import Question, answer, of_run
+from feddep.runs import pipeline
+from feddep.runs.folder import RunFolder
 from feddep.scenario.build import resolve, settings_of
 from feddep.scenario.spec import RunSpec
 from small_runs import SMALL
@@ -201,16 +201,16 @@ def test_a_finished_run_is_priced_again_from_its_ledger(small_shards, tmp_path):
 
 
 def test_everything_but_predictions_uses_the_flipped_graph(small_shards, monkeypatch):
-    from feddep.learning import recipe as recipes
+    from feddep.learning import spec as specs
 
     seen = []
-    real = recipes.perturbed
+    real = specs.perturbed
 
     def spying(graph, *args):
         seen.append(real(graph, *args))
         return seen[-1]
 
-    monkeypatch.setattr(recipes, "perturbed", spying)
+    monkeypatch.setattr(specs, "perturbed", spying)
     run(small_shards, mechanism="randomised-response", epsilon=0.5)
     assert len(seen) == small_shards.clients
     assert all(g.edges > 3 * own.edges for g, own in zip(seen, small_shards, strict=True))

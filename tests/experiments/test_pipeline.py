@@ -12,16 +12,16 @@ import pytest
 
 from feddep.algorithms import METHODS, find_method
 from feddep.errors import DivergedError, InputError, InterruptedRunError
-from feddep.experiments.folder import RunFolder
-from feddep.experiments.pipeline import run
-from feddep.experiments.records import without_times
-from feddep.experiments.result import Result
 from feddep.federation.messages import State
 from feddep.federation.phase import Ask
 from feddep.graph.graph import Graph, Part
 from feddep.graph.shard import Shards
 from feddep.learning import trainer
 from feddep.learning.classifier import Classifier
+from feddep.runs.folder import RunFolder
+from feddep.runs.pipeline import run
+from feddep.runs.records import without_times
+from feddep.runs.result import Result
 from feddep.scenario.build import settings_of
 from feddep.scenario.spec import RunSpec
 
@@ -136,10 +136,10 @@ class Thinking:
     name: str = "thinking"
     reports: frozenset[str] = frozenset()
 
-    def rounds(self, recipe: object) -> int:
+    def rounds(self, spec: object) -> int:
         return 2
 
-    def serve(self, recipe: object, ask: Ask, state: State) -> tuple[State, None]:
+    def serve(self, spec: object, ask: Ask, state: State) -> tuple[State, None]:
         return {**state, "thought": np.array(ask.round)}, None
 
     def answer(self, request: object, state: State, silo: object) -> NoReturn:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from feddep.errors import DataError
-from feddep.experiments import records
-from feddep.experiments.files import read_record, write_atomically
-from feddep.experiments.records import make_record, sizes_of, versions, without_times
+from feddep.runs import records
+from feddep.runs.files import read_record, write_atomically
+from feddep.runs.records import make_record, sizes_of, versions, without_times
 from feddep.scenario.spec import RunSpec
 
 

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from feddep_study import data_table
+from feddep_study.reproduce import PARTS, seconds_left, sweeps_of
 
 from feddep.errors import InputError
-from feddep.experiments import data_table
-from feddep.experiments.reproduce import PARTS, seconds_left, sweeps_of
-from feddep.experiments.sweep import Sweep
+from feddep.sweeps.sweep import Sweep
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 METHODS_OF_TABLE_1 = 12

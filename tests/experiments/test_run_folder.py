@@ -8,8 +8,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from feddep.errors import DataError, InputError
-from feddep.experiments.folder import RunFolder, default_folder, write_model
-from feddep.privacy.ledger import OneShotSampling
+from feddep.privacy.events import OneShotSampling
+from feddep.runs.folder import RunFolder, default_folder, write_model
 from feddep.scenario.spec import RunSpec
 
 SPEC = RunSpec()
@@ -195,7 +195,7 @@ def test_the_record_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     folder = RunFolder.claim(tmp_path, SPEC, resume=False)
     written = []
     monkeypatch.setattr(
-        "feddep.experiments.folder.write_atomically", lambda path, _: written.append(path.name)
+        "feddep.runs.folder.write_atomically", lambda path, _: written.append(path.name)
     )
     folder.finish(RECORD, [], [{}])
     assert written[-1] == "record.json"

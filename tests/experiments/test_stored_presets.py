@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from feddep.experiments.tuning import Tuning
 from feddep.scenario import presets
+from feddep.sweeps.tuning import Tuning
 
 ROOT = Path(__file__).parents[2]
 TEXT = Path(presets.__file__).with_name("presets.toml").read_text()

@@ -11,15 +11,15 @@ import pytest
 from feddep import api
 from feddep.algorithms import fingerprint
 from feddep.errors import DataError, InputError, RuntimeFailureError
-from feddep.experiments import one_run, runners, sweep
-from feddep.experiments.records import without_times
-from feddep.experiments.rows import in_use, read_rows
-from feddep.experiments.runners import FailedRunError
-from feddep.experiments.sweep import Sweep
 from feddep.graph.shard import write_shards
+from feddep.runs.records import without_times
 from feddep.scenario import presets
 from feddep.scenario.build import resolve
 from feddep.scenario.spec import RunSpec
+from feddep.sweeps import one_run, runners, sweep
+from feddep.sweeps.rows import in_use, read_rows
+from feddep.sweeps.runners import FailedRunError
+from feddep.sweeps.sweep import Sweep
 
 DECLARATION = """
 [fixed]

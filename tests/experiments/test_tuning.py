@@ -9,11 +9,11 @@ import pytest
 
 from feddep.algorithms import METHODS, find_method
 from feddep.errors import InputError
-from feddep.experiments import sweep
-from feddep.experiments.tuning import Outcome, Tuning, search_space
 from feddep.reports.tuning import HEADINGS, tuning_rows
 from feddep.scenario import presets
 from feddep.scenario.spec import RunSpec
+from feddep.sweeps import sweep
+from feddep.sweeps.tuning import Outcome, Tuning, search_space
 
 SMALL = {"synthetic.nodes": "150", "model.hidden": "4"}
 

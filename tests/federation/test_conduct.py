@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from feddep.errors import RuntimeFailureError
-from feddep.federation.conduct import Progress, conduct
 from feddep.federation.messages import Reply
 from feddep.federation.phase import Ask, Report
+from feddep.federation.run_phases import Progress, run_phases
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,10 @@ class Adds:
     length: int
     reports: frozenset[str] = frozenset({"number"})
 
-    def rounds(self, recipe):
-        return self.length * recipe
+    def rounds(self, spec):
+        return self.length * spec
 
-    def serve(self, recipe, ask, state):
+    def serve(self, spec, ask, state):
         replies = ask.all("number", {"scale": np.array(2)})
         total = sum(reply.metrics["number"] for reply in replies)
         found = 2 * state.get("total", np.zeros(())) + total + ask.round
@@ -47,7 +47,7 @@ class StopError(Exception):
     pass
 
 
-def run(progress=None, stop_after=None, recipe=1):
+def run(progress=None, stop_after=None, spec=1):
     """Conducts the phases and notes every round; ``stop_after`` is a number of rounds."""
     notes, clients = [], Clients()
 
@@ -57,7 +57,7 @@ def run(progress=None, stop_after=None, recipe=1):
             raise StopError
 
     try:
-        end = conduct(PHASES, recipe, 2, clients, progress or Progress(), after_round)
+        end = run_phases(PHASES, spec, 2, clients, progress or Progress(), after_round)
     except StopError:
         end = notes[-1][-1]
     return end, notes, clients.requests
@@ -81,7 +81,7 @@ def test_phases_and_rounds_come_in_order():
 
 
 def test_the_recipe_decides_the_number_of_rounds():
-    _, notes, _ = run(recipe=2)
+    _, notes, _ = run(spec=2)
     assert [note[0] for note in notes] == ["one"] * 4 + ["two"] * 6
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from feddep.errors import DisclosureError, InputError
+from feddep.federation.client import Client
 from feddep.federation.messages import Reply, Request, State
-from feddep.federation.node import Node
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ REQUEST = Request(4, "says", "step", 0)
 
 
 def node(phase, discloses=("classifier", "prototypes")):
-    return Node("the silo", (phase,), frozenset(discloses))
+    return Client("the silo", (phase,), frozenset(discloses))
 
 
 def test_declared_names_pass():
@@ -77,7 +77,7 @@ def test_request_state_and_silo_are_handed_over_as_values():
 
 def test_the_phase_is_found_by_name():
     one, two = Says(name="one"), Says(name="two")
-    Node(None, (one, two), frozenset()).handle(Request(0, "two", "step", 0), {})
+    Client(None, (one, two), frozenset()).handle(Request(0, "two", "step", 0), {})
     assert (len(one.calls), len(two.calls)) == (0, 1)
 
 

@@ -19,7 +19,7 @@ def classifier(small_recipe):
 
 def test_probabilities_are_the_softmax_of_the_scores(classifier, small_graph):
     table = FeatureTable(small_graph.features, torch.device("cpu"))
-    scores = predict(classifier.recipe.classifier(), small_graph, table).double().numpy()
+    scores = predict(classifier.spec.classifier(), small_graph, table).double().numpy()
     expected = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     found = classifier.probabilities(small_graph)
     assert found.shape == (small_graph.nodes, small_graph.classes)
@@ -34,7 +34,7 @@ def test_the_prediction_is_the_most_probable_class(classifier, small_graph):
 
 def test_it_uses_its_own_weights_and_not_the_initial_ones(classifier, small_graph):
     flat = {name: np.zeros_like(array) for name, array in classifier.weights.items()}
-    found = Classifier(classifier.recipe, flat).probabilities(small_graph)
+    found = Classifier(classifier.spec, flat).probabilities(small_graph)
     assert np.allclose(found, 1 / small_graph.classes)
 
 

@@ -6,7 +6,7 @@ import torch
 
 from feddep.graph.graph import Graph, Part
 from feddep.learning.evaluation import SCORE_NAMES, Scores, pooled, predict, score
-from feddep.learning.recipe import Recipe
+from feddep.learning.spec import LearningSpec
 from feddep.models.kernels import FeatureTable
 from feddep.models.sage import ModelSpec
 
@@ -24,13 +24,13 @@ def graph(split=SPLIT):
 
 def largest_feature():
     """F with identity matrices for the node itself and nothing for its neighbours."""
-    recipe = Recipe(features=2, classes=2, model=ModelSpec(hidden=2))
-    names = dict(recipe.classifier().named_parameters())
+    spec = LearningSpec(features=2, classes=2, model=ModelSpec(hidden=2))
+    names = dict(spec.classifier().named_parameters())
     weights = {
         name: np.eye(2) if name.endswith(("features", "own")) else np.zeros(tuple(p.shape))
         for name, p in names.items()
     }
-    return recipe.classifier(weights)
+    return spec.classifier(weights)
 
 
 def table(g):
@@ -68,7 +68,7 @@ def test_predictions_use_full_lists_without_dropout_and_without_gradients():
         model.convolutions[1].neighbours.copy_(10 * torch.eye(2))
     found = predict(model, g, table(g))
     assert not found.requires_grad
-    # Node 0's features (1.1, 0.1), plus ten times those of node 1, which are the same.
+    # Client 0's features (1.1, 0.1), plus ten times those of node 1, which are the same.
     assert found[0].tolist() == pytest.approx([12.1, 1.1])
     assert torch.equal(found, predict(model, g, table(g)))
 

@@ -14,7 +14,8 @@ from feddep.learning.generation import (
     squared_distances,
 )
 from feddep.learning.prototypes import Prototypes
-from feddep.learning.recipe import Recipe, Silo, TrainingSpec
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec, TrainingSpec
 from feddep.models import generator as generator_module
 from feddep.models.generator import Generated, GeneratorSpec, select
 from feddep.models.sage import ModelSpec
@@ -113,7 +114,7 @@ def training():
         rng.integers(0, 2, 40),
         split=rng.choice([Part.TRAIN, Part.VAL, Part.TEST], 40, p=[0.6, 0.2, 0.2]),
     )
-    recipe = Recipe(
+    spec = LearningSpec(
         features=12,
         classes=2,
         fusion="all",
@@ -121,8 +122,8 @@ def training():
         training=TrainingSpec(batch_size=8),
         generator=GeneratorSpec(epochs=30, slots=3, learning_rate=0.02),
     )
-    silo = Silo(0, graph, recipe, torch.device("cpu"))
-    width = recipe.embedding_width
+    silo = Silo(0, graph, spec, torch.device("cpu"))
+    width = spec.embedding_width
     centres = np.tanh(rng.normal(size=(3, width))).astype(np.float32)
     foreign = [np.tanh(rng.normal(size=(2, width))).astype(np.float32)]
     return GeneratorTraining(silo, Prototypes(centres, rng.integers(0, 3, 40)), foreign)
@@ -145,7 +146,7 @@ def test_training_lowers_the_loss_that_is_left(training):
         with torch.no_grad():
             generated = generator(training.table, ego, rng)
             everything = replace(generated, kept=torch.ones_like(generated.kept))
-            spec = training.silo.recipe.generator
+            spec = training.silo.spec.generator
             return reconstruction_loss(everything, training.targets, spec).item()
 
     generator = training.generator()
@@ -201,6 +202,6 @@ def test_mended_embeddings_are_finite_and_the_same_again(training):
     generator = training.generator()
     training.pretrain(generator, Seeds(3), 20)
     one, two = (training.mend(generator, Seeds(4)) for _ in range(2))
-    assert one.shape == (40, training.silo.recipe.embedding_width)
+    assert one.shape == (40, training.silo.spec.embedding_width)
     assert np.isfinite(one).all()
     np.testing.assert_array_equal(one, two)

@@ -20,7 +20,8 @@ from feddep.learning.mending import (
     mean_of,
 )
 from feddep.learning.prototypes import EmbeddingSpec
-from feddep.learning.recipe import Recipe, Silo, TrainingSpec
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec, TrainingSpec
 from feddep.models.generator import GeneratorSpec
 from feddep.models.sage import ModelSpec
 
@@ -30,8 +31,8 @@ MEMORY = {"prototypes": np.zeros((3, 128), np.float32), "cluster": np.arange(3)}
 
 
 def silo(centred=False):
-    recipe = Recipe(features=3, classes=2, generator=GeneratorSpec(centred=centred))
-    return Silo(0, GRAPH, recipe, torch.device("cpu"))
+    spec = LearningSpec(features=3, classes=2, generator=GeneratorSpec(centred=centred))
+    return Silo(0, GRAPH, spec, torch.device("cpu"))
 
 
 def added(*links):
@@ -80,7 +81,7 @@ class TestAddedNodes:
         assert found.silo.graph.edge_list().tolist() == [[0, 1], [1, 2], [2, 3]]
         assert found.silo.table is not own.table
         assert own.graph is GRAPH
-        assert (found.silo.client, found.silo.recipe) == (own.client, own.recipe)
+        assert (found.silo.client, found.silo.spec) == (own.client, own.spec)
 
     def test_the_graph_is_made_once_and_again_for_another_memory(self):
         own, one, other = silo(), added([2, 0]), added([0, 0])
@@ -129,7 +130,7 @@ class TestGeneratedNeighbours:
         edges = rng.integers(0, 30, (80, 2))
         labels = rng.integers(0, 2, 30)
         graph = Graph.from_edges(edges[edges[:, 0] != edges[:, 1]], features, labels)
-        recipe = Recipe(
+        spec = LearningSpec(
             features=1500,
             classes=2,
             fusion="all",
@@ -142,9 +143,9 @@ class TestGeneratedNeighbours:
         monkeypatch.setattr(
             mending, "centred", lambda found: whole.append(centred(found)) or whole[-1]
         )
-        own, memory = Silo(0, graph, recipe, torch.device("cpu")), {}
+        own, memory = Silo(0, graph, spec, torch.device("cpu")), {}
         for round in rounds:
-            found, memory = GeneratedNeighbours().mend(recipe.classifier(), own, memory, round)
+            found, memory = GeneratedNeighbours().mend(spec.classifier(), own, memory, round)
         return found, memory, whole
 
     def test_wide_embeddings_are_told_in_a_short_basis(self, monkeypatch):

@@ -12,7 +12,8 @@ from feddep.learning import neighgen
 from feddep.learning.generation import GeneratorTraining
 from feddep.learning.neighgen import HEAD, _largest, descend, generate, pull, shared
 from feddep.learning.prototypes import EmbeddingSpec, Prototypes
-from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec
 from feddep.models.generator import GeneratorSpec
 from feddep.models.sage import ModelSpec
 from feddep.models.weights import to_arrays
@@ -115,7 +116,7 @@ def training(request):
     graph = Graph.from_edges(
         rng.integers(0, 20, (30, 2)), features(request.param, 20), rng.integers(0, 2, 20)
     )
-    recipe = Recipe(
+    spec = LearningSpec(
         features=COLUMNS,
         classes=2,
         model=ModelSpec(hidden=HIDDEN),
@@ -123,7 +124,7 @@ def training(request):
         generator=GeneratorSpec(slots=SLOTS, keep=1.0, batch_size=BATCH, learning_rate=0.5),
     )
     rows = graph.features.toarray() if request.param else graph.features
-    silo = Silo(0, graph, recipe, torch.device("cpu"))
+    silo = Silo(0, graph, spec, torch.device("cpu"))
     return GeneratorTraining(silo, Prototypes(rows, np.arange(20)))
 
 

@@ -18,11 +18,12 @@ from feddep.learning.private_training import (
     train_privately,
 )
 from feddep.learning.prototypes import EmbeddingSpec
-from feddep.learning.recipe import Silo, TrainingSpec
+from feddep.learning.silo import Silo
+from feddep.learning.spec import TrainingSpec
 from feddep.learning.trainer import train
 from feddep.models.weights import to_arrays
 from feddep.phases.averaging import Averaging
-from feddep.privacy.ledger import CappedGradients, NoisedGradients
+from feddep.privacy.events import CappedGradients, NoisedGradients
 from feddep.privacy.spec import PrivacySpec
 from feddep.seeding import Seeds
 
@@ -32,13 +33,13 @@ CAPPED = PrivacySpec(mechanism="dp-sgd", occurrences=2, noise=1.0)
 
 @pytest.fixture(scope="module")
 def silo(small_shards, small_recipe):
-    recipe = replace(small_recipe, privacy=CAPPED, embedding=EmbeddingSpec(width=6, epochs=1))
-    return Silo(0, small_shards[0], recipe, CPU)
+    spec = replace(small_recipe, privacy=CAPPED, embedding=EmbeddingSpec(width=6, epochs=1))
+    return Silo(0, small_shards[0], spec, CPU)
 
 
 def with_privacy(silo, **changes):
-    recipe = silo.recipe
-    return replace(silo, recipe=replace(recipe, privacy=replace(recipe.privacy, **changes)))
+    spec = silo.spec
+    return replace(silo, spec=replace(spec, privacy=replace(spec.privacy, **changes)))
 
 
 def trained(silo, start=None, seeds=None):
@@ -48,7 +49,7 @@ def trained(silo, start=None, seeds=None):
 
 
 def answered(silo, phase=None, step="train", round=0):
-    weights = grouped("classifier", to_arrays(silo.recipe.classifier()))
+    weights = grouped("classifier", to_arrays(silo.spec.classifier()))
     request = Request(0, "averaging", step, round, weights)
     return (phase or Averaging()).answer(request, {}, silo)[0]
 
@@ -65,7 +66,7 @@ def test_the_lists_are_drawn_once_and_hold_no_node_more_often_than_it_may(silo):
 def test_without_noise_it_is_sgd_on_clipped_gradients_and_learns(silo):
     training = TrainingSpec(rounds=30, batch_size=1000, learning_rate=2.0)
     quiet = with_privacy(silo, noise=0.0, clip=5.0)
-    quiet = replace(quiet, recipe=replace(quiet.recipe, training=training))
+    quiet = replace(quiet, spec=replace(quiet.spec, training=training))
     weights, losses = None, []
     for round in range(15):
         loss, weights = trained(quiet, weights, Seeds(round))
@@ -76,7 +77,7 @@ def test_without_noise_it_is_sgd_on_clipped_gradients_and_learns(silo):
 def test_the_same_question_gets_the_same_noise_and_another_one_other_noise(silo):
     """Noise that two answers share could be taken off."""
     huge = with_privacy(silo, noise=1e4)  # so that the weights are noise, and little else
-    start = to_arrays(huge.recipe.classifier())
+    start = to_arrays(huge.spec.classifier())
     _, first = trained(huge, start)
     _, again = trained(huge, start)
     other = {name: array + np.float32(1e-3) for name, array in start.items()}
@@ -96,9 +97,9 @@ def test_the_same_question_gets_the_same_noise_and_another_one_other_noise(silo)
 
 def test_weights_shrink_by_the_penalty_as_they_do_elsewhere(silo):
     still = with_privacy(silo, noise=0.0, clip=1e-30)
-    training = replace(still.recipe.training, batch_size=1000, weight_decay=0.5, learning_rate=0.1)
-    still = replace(still, recipe=replace(still.recipe, training=training))
-    start = to_arrays(still.recipe.classifier())
+    training = replace(still.spec.training, batch_size=1000, weight_decay=0.5, learning_rate=0.1)
+    still = replace(still, spec=replace(still.spec, training=training))
+    start = to_arrays(still.spec.classifier())
     _, found = trained(still, start)
     for name, array in start.items():
         np.testing.assert_allclose(found[name], 0.95 * array, rtol=1e-6, atol=1e-20)
@@ -117,33 +118,33 @@ def test_a_mender_or_a_trainer_of_one_s_own_is_not_covered(silo):
     def own(model, silo, seeds, embeddings=None):
         return train(model, silo, seeds, embeddings)
 
-    assert Averaging().is_private(silo.recipe)
-    assert not Averaging(trainer=own).is_private(silo.recipe)
-    assert not Averaging(mender=KnownNeighbours()).is_private(silo.recipe)
-    assert not Averaging().is_private(with_privacy(silo, occurrences=0).recipe)
+    assert Averaging().is_private(silo.spec)
+    assert not Averaging(trainer=own).is_private(silo.spec)
+    assert not Averaging(mender=KnownNeighbours()).is_private(silo.spec)
+    assert not Averaging().is_private(with_privacy(silo, occurrences=0).spec)
     with pytest.raises(InputError, match="does not cover"):
         train_privately(silo.classifier(), silo, Seeds(0), torch.zeros(silo.graph.nodes, 4))
 
 
 def test_a_silo_without_training_nodes_sends_what_it_got(silo):
     idle = replace(silo, graph=silo.graph.with_split(np.zeros(silo.graph.nodes, np.int8)))
-    start = to_arrays(idle.recipe.classifier())
+    start = to_arrays(idle.spec.classifier())
     loss, found = trained(idle, start)
     assert loss == 0
     assert all((found[name] == start[name]).all() for name in start)
 
 
 def test_weights_that_are_no_numbers_are_reported(silo):
-    broken = {name: array * np.nan for name, array in to_arrays(silo.recipe.classifier()).items()}
+    broken = {name: array * np.nan for name, array in to_arrays(silo.spec.classifier()).items()}
     with pytest.raises(InputError, match="diverged at client 0"):
         trained(silo, broken)
 
 
 def test_events_say_what_is_done(silo):
-    recipe, graph = silo.recipe, silo.graph
+    spec, graph = silo.spec, silo.graph
     examples = len(graph.members(Part.TRAIN))
     steps = -(-examples // 16)
-    found = classifier_gradients(recipe, graph)
+    found = classifier_gradients(spec, graph)
     assert found == CappedGradients(
         "classifier",
         1.0,
@@ -157,9 +158,9 @@ def test_events_say_what_is_done(silo):
         edges=graph.edges,
         trainings=3,
     )
-    of_the_gnn = embedding_gradients(recipe, graph)
+    of_the_gnn = embedding_gradients(spec, graph)
     assert (of_the_gnn.phase, of_the_gnn.trainings) == ("local_gnn", 1)
-    plain = embedding_gradients(with_privacy(silo, occurrences=0).recipe, graph)
+    plain = embedding_gradients(with_privacy(silo, occurrences=0).spec, graph)
     assert plain == NoisedGradients("embeddings", 1.0, 1.0, 16 / examples, steps)
 
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from feddep.errors import InputError
-from feddep.learning.recipe import Recipe, Secret, Silo, open_silo
+from feddep.learning.silo import Secret, Silo, open_silo
+from feddep.learning.spec import LearningSpec
 from feddep.models.weights import to_arrays
 from feddep.privacy.spec import PrivacySpec
 
@@ -80,12 +81,12 @@ def test_labels_and_features_are_those_of_the_graph(silos):
 
 
 def noisy_silo(graph, secret, epsilon=1.0):
-    recipe = Recipe(
+    spec = LearningSpec(
         features=graph.feature_count,
         classes=graph.classes,
         privacy=PrivacySpec(mechanism="randomised-response", epsilon=epsilon),
     )
-    return open_silo(0, graph, recipe, torch.device("cpu"), secret)
+    return open_silo(0, graph, spec, torch.device("cpu"), secret)
 
 
 def test_a_secret_perturbs_the_same_graph_alike_in_every_run_and_draws_all_else_anew(small_graph):
@@ -96,13 +97,13 @@ def test_a_secret_perturbs_the_same_graph_alike_in_every_run_and_draws_all_else_
 
 def test_another_secret_epsilon_or_graph_has_noise_of_its_own(small_graph):
     secret = Secret(7, "run")
-    recipe = noisy_silo(small_graph, secret).recipe
+    spec = noisy_silo(small_graph, secret).spec
     fewer = small_graph.subgraph(np.arange(small_graph.nodes - 1))
     draws = {
-        secret.for_graph(small_graph, recipe).random(),
-        Secret(8, "run").for_graph(small_graph, recipe).random(),
-        secret.for_graph(fewer, recipe).random(),
-        secret.for_graph(small_graph, noisy_silo(small_graph, secret, 2.0).recipe).random(),
+        secret.for_graph(small_graph, spec).random(),
+        Secret(8, "run").for_graph(small_graph, spec).random(),
+        secret.for_graph(fewer, spec).random(),
+        secret.for_graph(small_graph, noisy_silo(small_graph, secret, 2.0).spec).random(),
     }
     assert len(draws) == 4
 

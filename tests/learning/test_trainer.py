@@ -12,7 +12,8 @@ from torch.nn.functional import cross_entropy
 from feddep.errors import InputError
 from feddep.graph.graph import Graph, Part
 from feddep.graph.sampling import whole_graph
-from feddep.learning.recipe import Recipe, Silo, TrainingSpec
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec, TrainingSpec
 from feddep.learning.trainer import descend, train
 from feddep.models.sage import ModelSpec
 from feddep.models.sgd import SageSgd
@@ -39,8 +40,8 @@ def same(one, other):
 
 
 def with_training(silo, **changes):
-    spec = replace(silo.recipe.training, **changes)
-    return Silo(silo.client, silo.graph, replace(silo.recipe, training=spec), CPU)
+    spec = replace(silo.spec.training, **changes)
+    return Silo(silo.client, silo.graph, replace(silo.spec, training=spec), CPU)
 
 
 def lonely_silo(**training):
@@ -48,13 +49,13 @@ def lonely_silo(**training):
     split = [Part.TRAIN, Part.TRAIN, Part.VAL, Part.TRAIN]
     features = sp.csr_array([[1, 0, 2], [0, 1, 0], [5, 5, 5], [1, 1, 0]])
     graph = Graph.from_edges([], features, [0, 1, 1, 0], split=split)
-    recipe = Recipe(
+    spec = LearningSpec(
         features=3,
         classes=2,
         model=ModelSpec(hidden=4, dropout=0),
         training=TrainingSpec(**training),
     )
-    return Silo(0, graph, recipe, CPU)
+    return Silo(0, graph, spec, CPU)
 
 
 def test_one_batch_is_one_step_down_the_gradient():
@@ -105,7 +106,7 @@ def test_the_same_streams_give_the_same_weights(silo):
 
 
 def test_units_are_dropped_in_training(silo):
-    plain = replace(silo.recipe, model=replace(silo.recipe.model, dropout=0))
+    plain = replace(silo.spec, model=replace(silo.spec.model, dropout=0))
     without = Silo(silo.client, silo.graph, plain, CPU)
     assert not same(trained(silo)[0], trained(without)[0])
 
@@ -138,7 +139,7 @@ def test_every_training_node_once_in_each_epoch(silo, monkeypatch, size, epochs)
 
 def test_a_silo_without_training_nodes_leaves_the_weights_alone(silo):
     split = np.where(silo.graph.split == Part.TRAIN, Part.NONE, silo.graph.split)
-    idle = Silo(0, silo.graph.with_split(split), silo.recipe, CPU)
+    idle = Silo(0, silo.graph.with_split(split), silo.spec, CPU)
     weights, losses = trained(idle)
     assert losses == [0]
     assert same(weights, to_arrays(idle.classifier()))
@@ -148,13 +149,13 @@ def test_labels_of_other_nodes_are_never_looked_at(silo):
     labels = silo.graph.labels.copy()
     hidden = silo.graph.split != Part.TRAIN
     labels[hidden] = (labels[hidden] + 1) % silo.graph.classes
-    other = Silo(0, replace(silo.graph, labels=labels), silo.recipe, CPU)
+    other = Silo(0, replace(silo.graph, labels=labels), silo.spec, CPU)
     assert same(trained(silo)[0], trained(other)[0])
 
 
 def test_sparse_features_are_never_made_dense(silo, monkeypatch):
     assert isinstance(silo.graph.features, sp.csr_array)
-    fresh = Silo(0, silo.graph, silo.recipe, CPU)
+    fresh = Silo(0, silo.graph, silo.spec, CPU)
 
     def refuse(*_, **__):
         raise AssertionError("a sparse matrix was made dense")
@@ -168,7 +169,7 @@ def test_sparse_features_are_never_made_dense(silo, monkeypatch):
 
 def test_dense_and_sparse_features_learn_the_same(silo):
     dense = replace(silo.graph, features=silo.graph.features.toarray())
-    one, other = trained(silo)[0], trained(Silo(0, dense, silo.recipe, CPU))[0]
+    one, other = trained(silo)[0], trained(Silo(0, dense, silo.spec, CPU))[0]
     for name in one:
         assert np.allclose(one[name], other[name], atol=1e-5), name
 

@@ -119,7 +119,7 @@ class TestMeanOfNeighbours:
     @pytest.mark.parametrize(
         ("closed", "expected"),
         [
-            # Node 0 gives 6 to be shared by two, node 2 gives 12 to be shared by three.
+            # Client 0 gives 6 to be shared by two, node 2 gives 12 to be shared by three.
             (False, [0, 3, 4, 8, 3]),
             # Now by three and by four, and node 1 keeps its 100.
             (True, [2, 102, 6, 6, 2]),

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from feddep.federation.conduct import Progress, conduct
 from feddep.federation.messages import Request, group, grouped
 from feddep.federation.phase import Ask
+from feddep.federation.run_phases import Progress, run_phases
 from feddep.graph.graph import Part
 from feddep.learning.evaluation import pooled, score
-from feddep.learning.recipe import Silo
+from feddep.learning.silo import Silo
 from feddep.learning.trainer import train
 from feddep.models.weights import to_arrays
 from feddep.phases.averaging import Averaging
@@ -55,9 +55,9 @@ def counts(silos):
 def all_rounds(silos):
     """The reports of a whole run, and the messages."""
     reports, clients = [], Direct(silos)
-    conduct(
+    run_phases(
         (PHASE,),
-        silos[0].recipe,
+        silos[0].spec,
         len(silos),
         clients,
         Progress(),
@@ -72,9 +72,9 @@ def same(one, other):
 
 def test_a_run_is_the_loop_of_mcmahan_et_al(silos):
     reports, _ = all_rounds(silos)
-    recipe = silos[0].recipe
-    assert len(reports) == recipe.training.rounds + 1
-    weights = to_arrays(recipe.classifier())
+    spec = silos[0].spec
+    assert len(reports) == spec.training.rounds + 1
+    weights = to_arrays(spec.classifier())
     loss = None
     for r, report in enumerate(reports):
         assert report.round == r
@@ -141,13 +141,13 @@ def test_only_declared_numbers_leave_a_client(silos):
 
 def test_what_earlier_phases_left_in_the_state_is_kept(silos):
     ask = Ask(3, "averaging", 0, Direct(silos).exchange)
-    state, _ = PHASE.serve(silos[0].recipe, ask, {"prototypes": np.ones(3)})
+    state, _ = PHASE.serve(silos[0].spec, ask, {"prototypes": np.ones(3)})
     assert state["prototypes"].tolist() == [1, 1, 1]
     assert group(state, "classifier")
 
 
 def test_every_round_draws_anew(silos):
-    arrays = grouped("classifier", to_arrays(silos[0].recipe.classifier()))
+    arrays = grouped("classifier", to_arrays(silos[0].spec.classifier()))
     replies = [
         PHASE.answer(Request(0, "averaging", "train", r, arrays), {}, silos[0])[0].arrays
         for r in (0, 0, 1)
@@ -158,9 +158,9 @@ def test_every_round_draws_anew(silos):
 
 def trained(silo, round=0, **settings):
     """The weights sent, those that come back, and those that training really gave."""
-    recipe = replace(silo.recipe, training=replace(silo.recipe.training, **settings))
-    silo = replace(silo, recipe=recipe)
-    before = to_arrays(recipe.classifier())
+    spec = replace(silo.spec, training=replace(silo.spec.training, **settings))
+    silo = replace(silo, spec=spec)
+    before = to_arrays(spec.classifier())
     request = Request(silo.client, "averaging", "train", round, grouped("classifier", before))
     reply, _ = PHASE.answer(request, {}, silo)
     model = silo.classifier(before)
@@ -200,7 +200,7 @@ def test_noise_on_updates_is_drawn_anew_by_every_client_in_every_round(silos):
 def test_clients_draw_independently_of_each_other(silos):
     # The same data under another client's number.
     twin = replace(silos[0], client=1)
-    arrays = grouped("classifier", to_arrays(silos[0].recipe.classifier()))
+    arrays = grouped("classifier", to_arrays(silos[0].spec.classifier()))
     request = Request(0, "averaging", "train", 0, arrays)
     one, other = (PHASE.answer(request, {}, silo)[0].arrays for silo in (silos[0], twin))
     assert not same(one, other)

@@ -8,7 +8,8 @@ from feddep.federation.messages import Request
 from feddep.federation.phase import Ask
 from feddep.graph.graph import Graph
 from feddep.learning.prototypes import EmbeddingSpec
-from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec
 from feddep.models.generator import GeneratorSpec
 from feddep.phases.code_graph import CodeGraph
 
@@ -16,7 +17,7 @@ PHASE = CodeGraph()
 
 
 def silo(nodes, client=0, *, noise=0.0, keep=1.0, centred=False, k=1):
-    recipe = Recipe(
+    spec = LearningSpec(
         features=1,
         classes=1,
         embedding=EmbeddingSpec(code_noise=noise, code_neighbours=k),
@@ -24,7 +25,7 @@ def silo(nodes, client=0, *, noise=0.0, keep=1.0, centred=False, k=1):
         fusion="all",
     )
     graph = Graph.from_edges([], np.ones((nodes, 1)), np.zeros(nodes, int))
-    return Silo(client, graph, recipe, torch.device("cpu"))
+    return Silo(client, graph, spec, torch.device("cpu"))
 
 
 def show(own, embeddings):
@@ -53,7 +54,7 @@ def test_each_node_is_told_the_mean_of_the_nearest_codes_of_other_clients():
         return replies
 
     before = {"classifier/bias": np.ones(1)}
-    after, _ = PHASE.serve(silos[0].recipe, Ask(2, PHASE.name, 0, send), before)
+    after, _ = PHASE.serve(silos[0].spec, Ask(2, PHASE.name, 0, send), before)
     assert after is before
     assert states[0]["mended"].tolist() == [[2], [6]]  # of 1 and 3; of 9 and 3
     assert states[1]["mended"].tolist() == [[5], [5], [5]]  # both that there are

@@ -10,7 +10,7 @@ from feddep.federation.messages import Reply, Request, group
 from feddep.federation.phase import Ask
 from feddep.graph.graph import Part
 from feddep.learning.evaluation import score
-from feddep.learning.recipe import Silo
+from feddep.learning.silo import Silo
 from feddep.learning.trainer import train
 from feddep.models.weights import to_arrays
 from feddep.phases.local_training import LocalTraining

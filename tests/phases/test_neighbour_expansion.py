@@ -10,9 +10,10 @@ from feddep.federation.phase import Ask
 from feddep.graph.graph import Graph, Part
 from feddep.graph.shard import Shards
 from feddep.learning.mending import AddedNodes
-from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec
 from feddep.phases.neighbour_expansion import NeighbourExpansion
-from feddep.scenario.build import known_at_first
+from feddep.scenario.build import initial_server_state
 
 # Row v is v + 1 at column v, so that rows cannot be mistaken for each other.
 FEATURES = np.diag(np.arange(1, 7)).astype(np.float32)
@@ -30,14 +31,14 @@ class Conversation:
         shards = Shards(
             Graph.from_edges(EDGES, features, [0, 1] * 3, split=split), owner, "given", 0
         )
-        recipe = Recipe(features=6, classes=2)
+        spec = LearningSpec(features=6, classes=2)
         self.phase = NeighbourExpansion()
-        self.silos = [Silo(i, g, recipe, torch.device("cpu")) for i, g in enumerate(shards)]
+        self.silos = [Silo(i, g, spec, torch.device("cpu")) for i, g in enumerate(shards)]
         self.states = [{"kept": np.ones(1)} for _ in self.silos]
         self.said = []
-        before = known_at_first(shards, find_method("fedgnn"))
+        before = initial_server_state(shards, find_method("fedgnn"))
         ask = Ask(shards.clients, self.phase.name, 0, self.send)
-        after, report = self.phase.serve(recipe, ask, before)
+        after, report = self.phase.serve(spec, ask, before)
         assert after is before
         assert report is None
 

@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from feddep.algorithms import find_method
-from feddep.federation.conduct import Progress, conduct
+from feddep.federation.client import Client
 from feddep.federation.messages import group
 from feddep.federation.metering import Meter
-from feddep.federation.node import Node
+from feddep.federation.run_phases import Progress, run_phases
 from feddep.graph.shard import Shards
 from feddep.learning.generation import GeneratorTraining
 from feddep.learning.neighgen import HEAD, descend, pull, train
 from feddep.learning.prototypes import EmbeddingSpec, Prototypes
-from feddep.learning.recipe import Silo
+from feddep.learning.silo import Silo
 from feddep.models.generator import GeneratorSpec
 from feddep.models.weights import to_arrays
 from feddep.phases import neighgen as neighgen_phase
@@ -28,9 +28,9 @@ COLUMNS, HIDDEN, SLOTS, BATCH, EPOCHS = 60, 8, 2, 10, 2
 class Direct:
     """Clients that answer in this process; keeps what was said, and who knew what when."""
 
-    def __init__(self, graphs, recipe):
-        self.silos = [Silo(i, g, recipe, torch.device("cpu")) for i, g in enumerate(graphs)]
-        self.nodes = [Node(silo, PHASES, METHOD.discloses) for silo in self.silos]
+    def __init__(self, graphs, learning):
+        self.silos = [Silo(i, g, learning, torch.device("cpu")) for i, g in enumerate(graphs)]
+        self.nodes = [Client(silo, PHASES, METHOD.discloses) for silo in self.silos]
         self.states, self.said, self.known = [{} for _ in self.silos], [], []
 
     def exchange(self, requests):
@@ -53,14 +53,14 @@ class Direct:
 class Run:
     """A conversation from its start to its end."""
 
-    def __init__(self, graphs, recipe, epochs=EPOCHS):
+    def __init__(self, graphs, learning, epochs=EPOCHS):
         spec = GeneratorSpec(slots=SLOTS, keep=1.0, epochs=epochs, batch_size=BATCH)
-        self.recipe = replace(recipe, embedding=EmbeddingSpec(depth=0), generator=spec)
-        self.clients = Direct(graphs, self.recipe)
+        self.spec = replace(learning, embedding=EmbeddingSpec(depth=0), generator=spec)
+        self.clients = Direct(graphs, self.spec)
         self.meter, self.after = Meter(self.clients), []
-        conduct(
+        run_phases(
             PHASES,
-            self.recipe,
+            self.spec,
             len(self.clients.silos),
             self.meter,
             Progress(),
@@ -157,7 +157,7 @@ class TestMemory:
             assert all(np.array_equal(shared[name], known[name]) for name in HEAD)
 
     def test_an_epoch_is_a_step_along_the_pulls_and_one_over_the_own_impaired_graph(self, run):
-        clients, spec = run.clients, run.recipe.generator
+        clients, spec = run.clients, run.spec.generator
         for request, _ in clients.of("train"):
             silo = clients.silos[request.client]
             rows = silo.graph.features.toarray()

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from feddep.algorithms import find_method
-from feddep.experiments import pipeline
 from feddep.phases.peer_search import pull
+from feddep.runs import pipeline
 from small_runs import spec_of
 
 EPOCHS, WIDTH, SLOTS = 3, 6, 2

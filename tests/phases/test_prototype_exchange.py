@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from feddep.algorithms import find_method
-from feddep.experiments import pipeline
+from feddep.runs import pipeline
 from small_runs import spec_of
 
 CLUSTERS, WIDTH = 4, 6

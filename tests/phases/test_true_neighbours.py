@@ -9,10 +9,11 @@ from feddep.federation.phase import Ask
 from feddep.graph.graph import Graph
 from feddep.graph.shard import Shards
 from feddep.learning.prototypes import EmbeddingSpec
-from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec
 from feddep.models.generator import GeneratorSpec
 from feddep.phases.true_neighbours import TrueNeighbours
-from feddep.scenario.build import known_at_first
+from feddep.scenario.build import initial_server_state
 
 # Silo 0 holds nodes 0, 2, 4 and silo 1 nodes 1, 3, 5. Lost: 0-1, 0-3, 2-3.
 GRAPH = Graph.from_edges(
@@ -26,14 +27,14 @@ EMBEDDINGS = [
 
 
 def mended(centred: bool):
-    recipe = Recipe(
+    spec = LearningSpec(
         features=6,
         classes=2,
         embedding=EmbeddingSpec(width=2),
         generator=GeneratorSpec(centred=centred),
         fusion="all",
     )
-    phase, silos = TrueNeighbours(), [Silo(i, g, recipe, None) for i, g in enumerate(SHARDS)]
+    phase, silos = TrueNeighbours(), [Silo(i, g, spec, None) for i, g in enumerate(SHARDS)]
     states = [{"embeddings": rows} for rows in EMBEDDINGS]
     sent = []
 
@@ -47,7 +48,9 @@ def mended(centred: bool):
             sent.append(reply)
         return replies
 
-    phase.serve(recipe, Ask(2, phase.name, 0, send), known_at_first(SHARDS, find_method("oracle")))
+    phase.serve(
+        spec, Ask(2, phase.name, 0, send), initial_server_state(SHARDS, find_method("oracle"))
+    )
     return [state["mended"] for state in states], sent
 
 
@@ -77,4 +80,4 @@ def test_crossings_name_the_own_node_the_other_client_and_the_neighbour_there():
 
 @pytest.mark.parametrize("name", ["feddep", "fedavg", "local"])
 def test_other_methods_server_knows_no_edge(name):
-    assert known_at_first(SHARDS, find_method(name)) == {}
+    assert initial_server_state(SHARDS, find_method(name)) == {}

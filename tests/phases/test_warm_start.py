@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from feddep.algorithms import find_method
+from feddep.federation.client import Client
 from feddep.federation.messages import group
 from feddep.federation.metering import Meter
-from feddep.federation.node import Node
 from feddep.federation.phase import Ask
 from feddep.graph.graph import Part
 from feddep.learning.local_gnn import local_embeddings
 from feddep.learning.prototypes import EmbeddingSpec
-from feddep.learning.recipe import Silo
+from feddep.learning.silo import Silo
 from feddep.models.weights import to_arrays
 from feddep.phases.averaging import Averaging
 from feddep.phases.local_gnn import LocalGnnTraining
@@ -27,11 +27,11 @@ WIDTH = 6
 class Conversation:
     """The phase's one round: the server's memory after it, the clients', and the traffic."""
 
-    def __init__(self, shards, recipe, method=METHOD, **embedding):
+    def __init__(self, shards, learning, method=METHOD, **embedding):
         spec = EmbeddingSpec(**{"width": WIDTH, "epochs": 1} | embedding)
-        self.recipe = replace(recipe, embedding=spec, fusion=method.fusion)
-        self.silos = [Silo(i, g, self.recipe, torch.device("cpu")) for i, g in enumerate(shards)]
-        nodes = [Node(silo, method.phases, method.discloses) for silo in self.silos]
+        self.spec = replace(learning, embedding=spec, fusion=method.fusion)
+        self.silos = [Silo(i, g, self.spec, torch.device("cpu")) for i, g in enumerate(shards)]
+        nodes = [Client(silo, method.phases, method.discloses) for silo in self.silos]
         self.states, self.replies = [{} for _ in self.silos], []
 
         def exchange(requests):
@@ -45,7 +45,7 @@ class Conversation:
 
         self.meter = Meter(type("Clients", (), {"exchange": staticmethod(exchange)})())
         ask = Ask(len(self.silos), PHASE.name, 0, self.meter.exchange)
-        self.state, self.report = PHASE.serve(self.recipe, ask, {"known": np.ones(1)})
+        self.state, self.report = PHASE.serve(self.spec, ask, {"known": np.ones(1)})
 
     def mean(self, name):
         """Of the local GNNs' weights, by training nodes."""
@@ -70,7 +70,7 @@ SHARED = [
 
 def test_what_both_have_is_the_mean_weighted_by_training_nodes(warm):
     start = group(warm.state, "classifier")
-    initial = to_arrays(warm.recipe.classifier())
+    initial = to_arrays(warm.spec.classifier())
     assert {len(silo.graph.members(Part.TRAIN)) for silo in warm.silos} != {0}
     for name in SHARED:
         np.testing.assert_allclose(start[name], warm.mean(name), atol=1e-6, err_msg=name)
@@ -78,7 +78,7 @@ def test_what_both_have_is_the_mean_weighted_by_training_nodes(warm):
 
 
 def test_everything_else_starts_as_ever(warm):
-    start, initial = group(warm.state, "classifier"), to_arrays(warm.recipe.classifier())
+    start, initial = group(warm.state, "classifier"), to_arrays(warm.spec.classifier())
     assert start.keys() == initial.keys()
     others = initial.keys() - set(SHARED)
     assert "embedding" in others
@@ -92,13 +92,13 @@ def test_the_last_convolution_is_not_shared_even_if_it_happens_to_fit(small_shar
     start = group(found.state, "classifier")
     name = "convolutions.1.neighbours"
     assert local_embeddings(found.silos[0])[1][name].shape == start[name].shape
-    assert np.array_equal(start[name], to_arrays(found.recipe.classifier())[name])
+    assert np.array_equal(start[name], to_arrays(found.spec.classifier())[name])
 
 
 def test_what_has_another_shape_is_not_shared(small_shards, small_recipe):
     # One convolution of the local GNN, to width 6, where F has one from 8 to 8.
     found = Conversation(small_shards, small_recipe, warm_start=True, depth=1)
-    start, initial = group(found.state, "classifier"), to_arrays(found.recipe.classifier())
+    start, initial = group(found.state, "classifier"), to_arrays(found.spec.classifier())
     changed = {name for name in initial if not np.array_equal(start[name], initial[name])}
     assert changed == {"features", "bias"}
     np.testing.assert_allclose(start["features"], found.mean("features"), atol=1e-6)
@@ -118,7 +118,7 @@ def test_averaging_goes_on_from_there(warm):
         raise StopIteration
 
     with pytest.raises(StopIteration):
-        Averaging().serve(warm.recipe, Ask(3, "averaging", 0, send), warm.state)
+        Averaging().serve(warm.spec, Ask(3, "averaging", 0, send), warm.state)
     start = group(warm.state, "classifier")
     for request in sent:
         arrays = group(request.arrays, "classifier")

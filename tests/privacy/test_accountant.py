@@ -14,7 +14,7 @@ from feddep.privacy.accountant import (
     price,
     worst_of,
 )
-from feddep.privacy.ledger import (
+from feddep.privacy.events import (
     BernoulliSelection,
     FullNeighbours,
     KnownCrossings,

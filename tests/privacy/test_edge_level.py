@@ -8,7 +8,7 @@ from scipy.stats import binom, norm
 
 from feddep.privacy.accountant import capped_event, edge_level, price
 from feddep.privacy.edge_level import edge_epsilon, edge_noise
-from feddep.privacy.ledger import (
+from feddep.privacy.events import (
     CappedGradients,
     FullNeighbours,
     Message,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feddep.privacy.accountant import price
-from feddep.privacy.ledger import Message, RandomisedResponse, SparseResponse, from_plain, to_plain
+from feddep.privacy.events import Message, RandomisedResponse, SparseResponse, from_plain, to_plain
 from feddep.privacy.response import largest_keep, response_epsilon, smallest_create
 
 LEFT = Message("averaging", "classifier", 50, 1000)

@@ -3,7 +3,7 @@
 import pytest
 
 from feddep.privacy.accountant import price, worst_of
-from feddep.privacy.ledger import (
+from feddep.privacy.events import (
     CappedGradients,
     FullNeighbours,
     KnownCrossings,

@@ -4,9 +4,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+from feddep_study.report import write_report
 from pretend import SWEEPS, fill
-
-from feddep.reports.report import write_report
 
 ROOT = Path(__file__).parents[2]
 NOT_RUN = ("quota",)

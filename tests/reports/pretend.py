@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from feddep.algorithms import METHODS
-from feddep.experiments.declaration import Cell
-from feddep.experiments.records import make_record, thin_history
-from feddep.experiments.sweep import Sweep, _spec
+from feddep.runs.records import make_record, thin_history
 from feddep.scenario.build import resolve
 from feddep.scenario.spec import RunSpec
+from feddep.sweeps.declaration import Cell
+from feddep.sweeps.sweep import Sweep, _spec
 
 LEVELS = {"cora": 0.88, "citeseer": 0.76, "pubmed": 0.87, "msacademic": 0.94, "synthetic": 0.8}
 DATA = {"nodes": 2708, "edges": 5278, "features": 1433, "classes": 7, "validation_nodes": 542}

@@ -2,8 +2,8 @@
 
 import json
 
-from feddep.reports.audits import audits_table
-from feddep.reports.source import Library
+from feddep_study.audits import audits_table
+from feddep_study.source import Library
 
 FOUND = {
     "title": "fedavg on cora, none, 1 runs",

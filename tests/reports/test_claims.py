@@ -3,9 +3,8 @@
 from dataclasses import replace
 
 import pytest
-
-from feddep.reports.against_paper import Paper
-from feddep.reports.claims import (
+from feddep_study.against_paper import Paper
+from feddep_study.claims.rule import (
     Case,
     Claim,
     Evidence,
@@ -13,9 +12,9 @@ from feddep.reports.claims import (
     NotThereError,
     examine,
 )
-from feddep.reports.pairs import Difference
-from feddep.reports.pooling import Pooled, pooled
-from feddep.reports.source import Source
+from feddep_study.source import Source
+from feddep_study.statistics.paired import Difference
+from feddep_study.statistics.pooling import Pooled, pooled
 
 EVIDENCE = Evidence("table1", {"preset": "paper"})
 LEAD = Measure("feddep − fedavg", lambda case: case.accuracy("feddep") - case.accuracy("fedavg"))

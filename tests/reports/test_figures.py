@@ -1,10 +1,9 @@
 """Panels and lines of the figures."""
 
 import pytest
-
-from feddep.reports.against_paper import Paper
-from feddep.reports.privacy_plot import further_privacy, privacy_figure
-from feddep.reports.source import Source
+from feddep_study.against_paper import Paper
+from feddep_study.figures.privacy_plot import further_privacy, privacy_figure
+from feddep_study.source import Source
 
 NOISE = {3: 4.2, 5: 2.1, 10: 0.4}
 

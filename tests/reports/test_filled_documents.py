@@ -1,11 +1,11 @@
 import json
 
 import pytest
+from feddep_study.documents import KINDS, OVERVIEWS, documents, filled, main, places
+from feddep_study.source import Library
 from pretend import fill
 
 from feddep.errors import InputError
-from feddep.reports.documents import KINDS, OVERVIEWS, documents, filled, main, places
-from feddep.reports.source import Library
 
 TEXT = "before\n<!-- tiny:begin -->\nold\n<!-- tiny:end -->\nafter\n"
 

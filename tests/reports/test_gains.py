@@ -1,8 +1,7 @@
 """Differences from FedAvg and FedSage by data set."""
 
 import pytest
-
-from feddep.reports.gains import NOTE, gains, pooled_pairs
+from feddep_study.statistics.pooled_differences import NOTE, gains, pooled_pairs
 
 
 def run(method, seed, test, silo=0.5, dataset="cora", clients=5, preset="paper"):

@@ -9,12 +9,18 @@ from html import escape, unescape
 from pathlib import Path
 
 import pytest
+from feddep_study.against_paper import Printed
+from feddep_study.latex import latex_table
+from feddep_study.paper_tables import verdict
+from feddep_study.readme import main_table, shown
+from feddep_study.report import read_sections, write_report
+from feddep_study.reproduce import PARTS
+from feddep_study.sections import PLANS
+from feddep_study.source import Library
 from pretend import SWEEPS, fill, row_of
 
 from feddep.algorithms import METHODS
 from feddep.errors import DataError, InputError
-from feddep.experiments.reproduce import PARTS
-from feddep.reports.against_paper import Printed
 from feddep.reports.charts import (
     Axis,
     Figure,
@@ -26,15 +32,9 @@ from feddep.reports.charts import (
     panel_svg,
     round_ticks,
 )
-from feddep.reports.grids import verdict
-from feddep.reports.latex import latex_table
 from feddep.reports.page import LONG, inline, table_html
 from feddep.reports.palette import MARKERS, Style, style_of
-from feddep.reports.report import read_sections, write_report
 from feddep.reports.run_page import run_page, write_run_page
-from feddep.reports.sections import PLANS
-from feddep.reports.showcase import main_table, shown
-from feddep.reports.source import Library
 from feddep.reports.table import Table
 
 ROOT = Path(__file__).parents[2]

@@ -6,9 +6,9 @@ import struct
 
 import pytest
 from browser import PROGRAM, browser
+from feddep_study.report import read_sections
 
 from feddep.reports.charts import Figure, padded, round_ticks
-from feddep.reports.report import read_sections
 
 pytestmark = pytest.mark.skipif(
     PROGRAM is None, reason="no Chromium here (apt-get install chromium): the page is not looked at"

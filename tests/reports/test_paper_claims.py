@@ -3,12 +3,8 @@
 from pathlib import Path
 
 import pytest
-
-from feddep.experiments.sweep import Sweep
-from feddep.reports.against_paper import Paper
-from feddep.reports.claims import Case, examine
-from feddep.reports.pairs import score_of
-from feddep.reports.paper_claims import (
+from feddep_study.against_paper import Paper
+from feddep_study.claims.paper_claims import (
     CLAIMS,
     QUESTIONS,
     SECTIONS,
@@ -18,8 +14,12 @@ from feddep.reports.paper_claims import (
     more_bytes,
     more_time,
 )
-from feddep.reports.source import Source
-from feddep.reports.verdicts import ASKED, HEADINGS, NOTE, findings, summary, verdict_tables
+from feddep_study.claims.rule import Case, examine
+from feddep_study.claims.verdicts import ASKED, HEADINGS, NOTE, findings, summary, verdict_tables
+from feddep_study.source import Source
+from feddep_study.statistics.paired import score_of
+
+from feddep.sweeps.sweep import Sweep
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 PAPER = Paper.read(EXPERIMENTS / "paper.toml")

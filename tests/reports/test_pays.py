@@ -5,17 +5,17 @@ import re
 from dataclasses import replace
 
 import pytest
-from pretend import row_of
-
-from feddep.errors import DataError
-from feddep.reports.against_paper import Paper
-from feddep.reports.pays import (
+from feddep_study.against_paper import Paper
+from feddep_study.gain_by_lost_edges import (
     bother_figure,
     gain_tables,
     lost_edges_figure,
     weaker_features_figure,
 )
-from feddep.reports.source import Library, Source
+from feddep_study.source import Library, Source
+from pretend import row_of
+
+from feddep.errors import DataError
 
 
 def cells(kind="louvain"):

@@ -6,9 +6,8 @@ The 97.5% quantiles of Student's t: 12.706 for 1 degree of freedom, 4.303 for 2,
 import math
 
 import pytest
-
-from feddep.reports.pairs import Difference
-from feddep.reports.pooling import pooled
+from feddep_study.statistics.paired import Difference
+from feddep_study.statistics.pooling import pooled
 
 CORA_3, CORA_10, PUBMED_3 = ("cora", "3"), ("cora", "10"), ("pubmed", "3")
 

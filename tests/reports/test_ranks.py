@@ -3,10 +3,9 @@
 from pathlib import Path
 
 import pytest
-
-from feddep.reports.against_paper import Paper
-from feddep.reports.ranks import NOTE, ranks
-from feddep.reports.source import Source
+from feddep_study.against_paper import Paper
+from feddep_study.source import Source
+from feddep_study.statistics.ranks import NOTE, ranks
 
 METHODS = ("fedavg", "fedsage", "feddep")
 
@@ -121,7 +120,7 @@ def test_without_runs_there_is_no_table(declared):
 
 
 def test_the_declared_sweeps_can_be_ranked():
-    from feddep.experiments.sweep import Sweep
+    from feddep.sweeps.sweep import Sweep
 
     for name in ("table1", "quota"):
         file = Path(__file__).parents[2] / f"experiments/{name}.toml"

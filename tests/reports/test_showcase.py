@@ -4,11 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from feddep_study.documents import figures
+from feddep_study.readme import figure_texts, main_table, shown
+from feddep_study.source import Library
 from pretend import fill, row_of
-
-from feddep.reports.documents import figures
-from feddep.reports.showcase import figure_texts, main_table, shown
-from feddep.reports.source import Library
 
 PAPER = (Path(__file__).parents[2] / "experiments/paper.toml").read_text()
 TABLE1 = """

@@ -1,4 +1,4 @@
-"""Letters as Flower's records: there and back, and whatever else a record holds is refused."""
+"""Envelopes as Flower's records: there and back, and whatever else a record holds is refused."""
 
 import json
 
@@ -11,8 +11,8 @@ from hypothesis.extra import numpy as hnp
 
 from feddep.errors import DataError
 from feddep.federation.messages import pack
+from feddep.runtime.envelope import Envelope
 from feddep.runtime.flower.codec import from_record, to_record
-from feddep.runtime.letter import Letter
 
 DTYPES = (bool, np.int8, np.int16, np.int32, np.int64, np.uint8, np.float32, np.float64)
 plain = st.recursive(
@@ -26,7 +26,7 @@ arrays = hnp.arrays(
 )
 
 
-def same(one: Letter, other: Letter) -> bool:
+def same(one: Envelope, other: Envelope) -> bool:
     return (
         one.header == other.header
         and one.arrays.keys() == other.arrays.keys()
@@ -48,31 +48,31 @@ def record_of(text: object, data: bytes | None = None, stype: str = "feddep.pack
 @settings(max_examples=60)
 @given(headers, st.dictionaries(st.text(max_size=5), arrays, max_size=3))
 def test_there_and_back(header, content):
-    letter = Letter(header, content)
-    assert same(from_record(to_record(letter)), letter)
+    envelope = Envelope(header, content)
+    assert same(from_record(to_record(envelope)), envelope)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_type_that_may_travel_and_arrays_without_numbers(dtype):
     content = {"some": np.ones((2, 3), dtype), "none": np.zeros((0, 4), dtype)}
     content["one"] = np.array(1, dtype)
-    assert same(from_record(to_record(Letter({}, content))), Letter({}, content))
+    assert same(from_record(to_record(Envelope({}, content))), Envelope({}, content))
 
 
 def test_without_arrays_only_a_header_travels():
-    assert list(to_record(Letter({"kind": "hello"}))) == ["header"]
+    assert list(to_record(Envelope({"kind": "hello"}))) == ["header"]
 
 
 def test_letters_with_the_same_arrays_share_one_object():
     weights = {"classifier/bias": np.arange(4.0)}
-    one, other = (to_record(Letter({"client": number}, weights)) for number in (0, 1))
+    one, other = (to_record(Envelope({"client": number}, weights)) for number in (0, 1))
     assert one["arrays"].object_id == other["arrays"].object_id
     assert one["header"].object_id != other["header"].object_id
 
 
 def test_what_may_not_travel_is_not_packed():
     with pytest.raises(DataError, match="complex"):
-        to_record(Letter({}, {"phase": np.ones(2, complex)}))
+        to_record(Envelope({}, {"phase": np.ones(2, complex)}))
 
 
 GARBAGE = {
@@ -111,10 +111,10 @@ def test_arrays_under_another_name_are_refused():
 @given(st.text() | st.binary() | st.integers(-9, 9), st.none() | st.binary(max_size=40))
 def test_garbage_gives_a_letter_or_a_data_error_and_nothing_else(text, data):
     try:
-        letter = from_record(record_of(text, data))
+        envelope = from_record(record_of(text, data))
     except DataError:
         return
-    assert isinstance(letter, Letter)
+    assert isinstance(envelope, Envelope)
 
 
 @settings(max_examples=60)
@@ -123,7 +123,7 @@ def test_a_table_of_arrays_may_be_anything(table, rest):
     text = json.dumps({"header": {}, "arrays": table}).encode()
     data = len(text).to_bytes(8, "little") + text + rest
     try:
-        letter = from_record(record_of("{}", data))
+        envelope = from_record(record_of("{}", data))
     except DataError:
         return
-    assert all(isinstance(array, np.ndarray) for array in letter.arrays.values())
+    assert all(isinstance(array, np.ndarray) for array in envelope.arrays.values())

@@ -1,4 +1,4 @@
-"""Letters over a grid that is none: who gets what, what is an answer, and when time is up."""
+"""Envelopes over a grid that is none: who gets what, what is an answer, and when time is up."""
 
 import itertools
 from collections.abc import Callable, Iterable
@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from flwr.app import Error, Message, RecordDict
 
-from feddep.runtime.flower import post as module
+from feddep.runtime.envelope import Envelope, Undelivered
+from feddep.runtime.flower import channel as module
+from feddep.runtime.flower.channel import FlowerChannel
 from feddep.runtime.flower.codec import from_record, to_record
-from feddep.runtime.flower.post import FlowerPost
-from feddep.runtime.letter import Letter, Lost
 
-ONE, OTHER = Letter({"place": 1}, {"a": np.ones(2)}), Letter({"place": 2})
+ONE, OTHER = Envelope({"place": 1}, {"a": np.ones(2)}), Envelope({"place": 2})
 
 
 pytestmark = pytest.mark.usefixtures("inside_a_flower_run")
@@ -72,12 +72,12 @@ class FakeGrid:
 
 
 def test_addresses_are_sorted():
-    assert FlowerPost(FakeGrid()).addresses() == [3, 7]
+    assert FlowerChannel(FakeGrid()).addresses() == [3, 7]
 
 
 def test_everybody_gets_a_letter_and_answers(clock):
     grid = FakeGrid()
-    answers = FlowerPost(grid).deliver({7: ONE, 3: OTHER}, 60)
+    answers = FlowerChannel(grid).deliver({7: ONE, 3: OTHER}, 60)
     assert {node: answer.header for node, answer in answers.items()} == {
         7: ONE.header,
         3: OTHER.header,
@@ -90,7 +90,7 @@ def test_everybody_gets_a_letter_and_answers(clock):
 
 
 def test_no_letters_no_waiting(clock):
-    assert FlowerPost(FakeGrid()).deliver({}, 60) == {}
+    assert FlowerChannel(FakeGrid()).deliver({}, 60) == {}
     assert clock == []
 
 
@@ -101,33 +101,35 @@ def test_answers_are_matched_by_the_message_that_they_reply_to():
         return reply
 
     grid = FakeGrid(from_the_link)
-    answers = FlowerPost(grid).deliver({7: ONE, 3: OTHER}, 60)
+    answers = FlowerChannel(grid).deliver({7: ONE, 3: OTHER}, 60)
     assert {node: answer.header["place"] for node, answer in answers.items()} == {7: 1, 3: 2}
 
 
 def test_a_reply_to_nothing_that_was_sent_is_no_answer():
     stranger = Message(RecordDict(), dst_node_id=7, message_type="query")
     stranger.metadata.__dict__["_message_id"] = "message-of-somebody-else"
-    assert FlowerPost(FakeGrid(lambda _: echo(stranger))).deliver({7: ONE}, 1) == {}
+    assert FlowerChannel(FakeGrid(lambda _: echo(stranger))).deliver({7: ONE}, 1) == {}
 
 
 @pytest.mark.parametrize(("reason", "said"), [("no such app", "no such app"), (None, "error 3")])
 def test_an_error_is_a_lost_letter(reason, said):
-    answers = FlowerPost(FakeGrid(lambda message: failing(message, reason))).deliver({7: ONE}, 60)
-    assert isinstance(answers[7], Lost)
+    answers = FlowerChannel(FakeGrid(lambda message: failing(message, reason))).deliver(
+        {7: ONE}, 60
+    )
+    assert isinstance(answers[7], Undelivered)
     assert said in answers[7].reason
 
 
 def test_what_is_no_letter_is_a_lost_letter():
     grid = FakeGrid(lambda message: Message(RecordDict(), reply_to=message))
-    answers = FlowerPost(grid).deliver({7: ONE}, 60)
-    assert isinstance(answers[7], Lost)
+    answers = FlowerChannel(grid).deliver({7: ONE}, 60)
+    assert isinstance(answers[7], Undelivered)
     assert "expected a message of feddep's" in answers[7].reason
 
 
 def test_time_is_up_and_who_answered_is_known(clock):
     grid = FakeGrid(lambda message: echo(message) if message.metadata.dst_node_id == 7 else None)
-    answers = FlowerPost(grid).deliver({7: ONE, 3: ONE}, 5)
+    answers = FlowerChannel(grid).deliver({7: ONE, 3: ONE}, 5)
     assert set(answers) == {7}
     assert 5 <= sum(clock) < 6
     assert clock[-1] == max(clock) == 0.5, "pauses grow, up to half a second"
@@ -136,50 +138,50 @@ def test_time_is_up_and_who_answered_is_known(clock):
 
 def test_a_letter_that_could_not_be_pushed_is_not_waited_for_by_name(clock):
     grid = FakeGrid(accepts=False)
-    assert FlowerPost(grid).deliver({7: ONE}, 2) == {}
+    assert FlowerChannel(grid).deliver({7: ONE}, 2) == {}
     assert grid.pulls == []
     assert sum(clock) >= 2
 
 
 def test_a_late_answer_to_the_same_letter_counts():
     grid = FakeGrid(lambda _: None)
-    post = FlowerPost(grid)
-    assert post.deliver({7: ONE}, 1) == {}
+    channel = FlowerChannel(grid)
+    assert channel.deliver({7: ONE}, 1) == {}
     grid.reply = lambda message: echo(message) if message is grid.pushed["message-0"] else None
-    answers = post.deliver({7: Letter(dict(ONE.header))}, 60)
+    answers = channel.deliver({7: Envelope(dict(ONE.header))}, 60)
     assert answers[7].header == ONE.header
 
 
 def test_a_late_answer_to_another_letter_does_not_count():
     grid = FakeGrid(lambda _: None)
-    post = FlowerPost(grid)
-    post.deliver({7: ONE}, 1)
+    channel = FlowerChannel(grid)
+    channel.deliver({7: ONE}, 1)
     grid.reply = lambda message: echo(message) if message is grid.pushed["message-0"] else None
-    assert post.deliver({7: OTHER}, 1) == {}
+    assert channel.deliver({7: OTHER}, 1) == {}
     assert grid.pulls[-1] == ["message-1"]
 
 
 def test_the_late_answer_of_another_node_does_not_count():
     grid = FakeGrid(lambda _: None)
-    post = FlowerPost(grid)
-    post.deliver({7: ONE}, 1)
+    channel = FlowerChannel(grid)
+    channel.deliver({7: ONE}, 1)
     grid.reply = lambda message: echo(message) if message is grid.pushed["message-0"] else None
-    assert post.deliver({3: ONE}, 1) == {}
+    assert channel.deliver({3: ONE}, 1) == {}
 
 
 @pytest.mark.parametrize("lost", ["message-0", "message-1"])
 def test_of_two_answers_at_once_the_one_that_says_something_counts(lost):
     grid = FakeGrid(lambda _: None)
-    post = FlowerPost(grid)
-    post.deliver({7: ONE}, 1)
+    channel = FlowerChannel(grid)
+    channel.deliver({7: ONE}, 1)
     grid.reply = lambda m: failing(m) if m is grid.pushed[lost] else echo(m)
-    answers = post.deliver({7: ONE}, 1)
-    assert isinstance(answers[7], Letter)
+    answers = channel.deliver({7: ONE}, 1)
+    assert isinstance(answers[7], Envelope)
 
 
 def test_arrays_of_a_letter_arrive_as_they_were():
     grid = FakeGrid()
-    FlowerPost(grid).deliver({7: ONE}, 1)
+    FlowerChannel(grid).deliver({7: ONE}, 1)
     (message,) = grid.pushed.values()
     assert from_record(message.content).header == ONE.header
     assert message.content.array_records == to_record(ONE).array_records

@@ -10,74 +10,74 @@ from feddep.federation.messages import Request, group, grouped
 from feddep.learning.evaluation import Scores, score
 from feddep.models.kernels import FeatureTable
 from feddep.models.weights import to_arrays
-from feddep.runtime.host import Host, choose_device, warm_up
+from feddep.runtime.client_pool import ClientPool, choose_device, warm_up
 
 CPU = torch.device("cpu")
 
 
 @pytest.fixture
-def host(small_shards, small_recipe):
+def pool(small_shards, small_recipe):
     """Clients 0 and 2 of the method ``local``; counts how often the whole graph is loaded."""
     graphs = {client: small_shards[client] for client in (2, 0)}
-    host = Host(METHODS["local"], small_recipe, CPU, graphs, lambda: loaded())
-    host.loads = 0
+    pool = ClientPool(METHODS["local"], small_recipe, CPU, graphs, lambda: loaded())
+    pool.loads = 0
 
     def loaded():
-        host.loads += 1
+        pool.loads += 1
         return small_shards.graph
 
-    return host
+    return pool
 
 
 def train(client, round_=0):
     return Request(client, "local_training", "train", round_)
 
 
-def test_every_client_has_a_memory_of_its_own(host):
-    assert host.states == {0: {}, 2: {}}
-    first, second = host.handle([train(2), train(0)])
+def test_every_client_has_a_memory_of_its_own(pool):
+    assert pool.states == {0: {}, 2: {}}
+    first, second = pool.handle([train(2), train(0)])
     assert (first.client, second.client) == (2, 0)
-    one, other = (group(host.states[c], "classifier") for c in (0, 2))
+    one, other = (group(pool.states[c], "classifier") for c in (0, 2))
     assert not np.array_equal(one["features"], other["features"])
 
 
-def test_a_client_goes_on_from_its_memory(host):
-    host.handle([train(0)])
-    host.handle([train(0, 1)])
-    twice = host.states[0]
-    host.states[0] = {}
-    host.handle([train(0), train(0, 1)])
-    assert np.array_equal(host.states[0]["classifier/features"], twice["classifier/features"])
-    assert host.states[2] == {}
+def test_a_client_goes_on_from_its_memory(pool):
+    pool.handle([train(0)])
+    pool.handle([train(0, 1)])
+    twice = pool.states[0]
+    pool.states[0] = {}
+    pool.handle([train(0), train(0, 1)])
+    assert np.array_equal(pool.states[0]["classifier/features"], twice["classifier/features"])
+    assert pool.states[2] == {}
 
 
-def test_a_client_that_is_elsewhere_is_not_answered_for(host):
+def test_a_client_that_is_elsewhere_is_not_answered_for(pool):
     with pytest.raises(KeyError):
-        host.handle([train(1)])
+        pool.handle([train(1)])
 
 
-def test_a_classifier_is_scored_on_the_whole_graph(host, small_shards, small_recipe):
+def test_a_classifier_is_scored_on_the_whole_graph(pool, small_shards, small_recipe):
     graph = small_shards.graph
     weights = to_arrays(small_recipe.classifier())
     expected = score(small_recipe.classifier(), graph, FeatureTable(graph.features, CPU))
-    assert host.score(weights) == expected
+    assert pool.score(weights) == expected
     assert expected.val_total + expected.test_total > 40
 
 
-def test_the_whole_graph_is_loaded_once_and_only_to_measure(host, small_recipe):
-    host.handle([train(0)])
-    assert host.loads == 0
+def test_the_whole_graph_is_loaded_once_and_only_to_measure(pool, small_recipe):
+    pool.handle([train(0)])
+    assert pool.loads == 0
     for _ in range(2):
-        host.score(to_arrays(small_recipe.classifier()))
-    assert host.loads == 1
+        pool.score(to_arrays(small_recipe.classifier()))
+    assert pool.loads == 1
 
 
-def test_own_classifiers_are_scored_in_the_clients_order(host, small_recipe):
+def test_own_classifiers_are_scored_in_the_clients_order(pool, small_recipe):
     weights = to_arrays(small_recipe.classifier())
     other = {name: array[..., ::-1].copy() for name, array in weights.items()}
-    host.states = {2: grouped("classifier", other), 0: grouped("classifier", weights)}
-    found = host.score_own()
-    assert found == [host.score(weights), host.score(other)]
+    pool.states = {2: grouped("classifier", other), 0: grouped("classifier", weights)}
+    found = pool.score_own()
+    assert found == [pool.score(weights), pool.score(other)]
     assert found[0] != found[1]
     assert all(isinstance(scores, Scores) for scores in found)
 
@@ -85,9 +85,11 @@ def test_own_classifiers_are_scored_in_the_clients_order(host, small_recipe):
 def test_memories_can_be_given_from_the_start(small_shards, small_recipe):
     states = {0: {"kept": np.ones(1)}}
     graphs = {0: small_shards[0], 1: small_shards[1]}
-    host = Host(METHODS["local"], small_recipe, CPU, graphs, lambda: small_shards.graph, states)
-    assert set(host.states[0]) == {"kept"}
-    assert host.states[1] == {}
+    pool = ClientPool(
+        METHODS["local"], small_recipe, CPU, graphs, lambda: small_shards.graph, states
+    )
+    assert set(pool.states[0]) == {"kept"}
+    assert pool.states[1] == {}
 
 
 @pytest.mark.parametrize(

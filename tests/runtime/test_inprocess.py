@@ -14,8 +14,8 @@ import torch
 
 from feddep.algorithms import METHODS
 from feddep.errors import InputError, RuntimeFailureError
-from feddep.federation.conduct import Progress, conduct
 from feddep.federation.messages import Request, group, pack
+from feddep.federation.run_phases import Progress, run_phases
 from feddep.models.weights import to_arrays
 from feddep.runtime import inprocess
 from feddep.runtime.inprocess import InProcess, _balanced, _import_path
@@ -60,14 +60,14 @@ def same(one, other):
     return one.keys() == other.keys() and all(np.array_equal(one[k], other[k]) for k in one)
 
 
-def fedavg(runtime, recipe):
+def fedavg(runtime, spec):
     """The final weights of a whole run."""
-    end = conduct(FEDAVG.phases, recipe, runtime.clients, runtime, Progress(), lambda *_: None)
+    end = run_phases(FEDAVG.phases, spec, runtime.clients, runtime, Progress(), lambda *_: None)
     return group(end.state, "classifier")
 
 
-def initial(recipe):
-    return {f"classifier/{name}": array for name, array in to_arrays(recipe.classifier()).items()}
+def initial(spec):
+    return {f"classifier/{name}": array for name, array in to_arrays(spec.classifier()).items()}
 
 
 def train_alone(client, round_=0):

@@ -14,7 +14,7 @@ from feddep.errors import DisclosureError, InputError
 from feddep.federation.messages import Request, group, grouped, pack, unpack
 from feddep.learning.evaluation import Scores
 from feddep.runtime import worker
-from feddep.runtime.host import Host
+from feddep.runtime.client_pool import ClientPool
 from feddep.runtime.sharing import share_graph
 from feddep.runtime.worker import pack_requests, unpack_answer, unpack_replies
 
@@ -37,7 +37,7 @@ def connection(tmp_path_factory, small_shards, small_recipe):
     start = {
         "folder": str(folder),
         "method": "local",
-        "recipe": asdict(small_recipe),
+        "spec": asdict(small_recipe),
         "device": "cpu",
         "clients": [0, 2],
     }
@@ -63,38 +63,38 @@ def train(client, round_=0):
 
 
 @pytest.fixture
-def host(small_shards, small_recipe):
+def pool(small_shards, small_recipe):
     """The same clients here."""
     graphs = {client: small_shards[client] for client in (0, 2)}
     whole = small_shards.graph
-    return Host(METHODS["local"], small_recipe, torch.device("cpu"), graphs, lambda: whole)
+    return ClientPool(METHODS["local"], small_recipe, torch.device("cpu"), graphs, lambda: whole)
 
 
-def test_it_answers_what_the_clients_would_answer_here(ask, host):
+def test_it_answers_what_the_clients_would_answer_here(ask, pool):
     requests = [train(2), train(0), train(2, 1)]
     found = unpack_replies(ask(pack_requests(requests)))
-    expected = host.handle(requests)
+    expected = pool.handle(requests)
     assert [(r.client, r.metrics) for r in found] == [(r.client, r.metrics) for r in expected]
 
 
-def test_memories_can_be_fetched_and_given_back(ask, host):
+def test_memories_can_be_fetched_and_given_back(ask, pool):
     ask(pack_requests([train(0), train(2)]))
     _, after_one = unpack_answer(ask(pack({"call": "states"}, {})))
     second = unpack_replies(ask(pack_requests([train(0, 1)])))
     unpack_answer(ask(pack({"call": "restore"}, after_one)))
     again = unpack_replies(ask(pack_requests([train(0, 1)])))
     assert [r.metrics for r in again] == [r.metrics for r in second]
-    host.handle([train(0), train(2)])
+    pool.handle([train(0), train(2)])
     for client in (0, 2):
         for name, array in group(after_one, str(client)).items():
-            assert np.array_equal(array, host.states[client][name])
+            assert np.array_equal(array, pool.states[client][name])
 
 
-def test_own_classifiers_are_scored_on_the_whole_graph(ask, host):
+def test_own_classifiers_are_scored_on_the_whole_graph(ask, pool):
     ask(pack_requests([train(0), train(2)]))
-    host.handle([train(0), train(2)])
+    pool.handle([train(0), train(2)])
     header, _ = unpack_answer(ask(pack({"call": "score_own"}, {})))
-    assert [Scores(**counts) for counts in header["scores"]] == host.score_own()
+    assert [Scores(**counts) for counts in header["scores"]] == pool.score_own()
 
 
 def test_an_error_is_raised_at_the_parent_with_its_type(ask):

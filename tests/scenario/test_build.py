@@ -78,7 +78,7 @@ def test_a_name_decides_nothing():
 
 def test_a_shard_folder_decides_clients_partition_and_split(tmp_path: Path, small_graph: Graph):
     spec = small_spec(partition__kind="random", split__kind="random")
-    shards = build.deal_out(small_graph, spec.partition, spec.split, seed=1)
+    shards = build.split_and_partition(small_graph, spec.partition, spec.split, seed=1)
     write_shards(shards, tmp_path / "shards")
     found = build.resolve(RunSpec().with_settings({"dataset": str(tmp_path / "shards")}))
     assert (found.partition.clients, found.partition.kind) == (3, "random")
@@ -146,7 +146,7 @@ def test_a_shard_folder_brings_its_own_partition_and_split(tmp_path: Path, small
 
 def test_a_split_that_the_graph_brings_is_kept(small_shards: Shards):
     spec = small_spec(seed=8)
-    again = build.deal_out(small_shards.graph, spec.partition, spec.split, seed=8)
+    again = build.split_and_partition(small_shards.graph, spec.partition, spec.split, seed=8)
     assert np.array_equal(again.graph.split, small_shards.graph.split)
 
 
@@ -204,7 +204,7 @@ def test_there_is_no_warning_when_every_client_trains(
     assert not caplog.records
 
 
-# Parties and recipe
+# Parties and learning
 
 
 def test_every_party_holds_its_shard(small_shards: Shards):
@@ -219,9 +219,9 @@ def test_the_one_party_of_global_holds_the_whole_graph(small_shards: Shards):
 
 def test_the_recipe_takes_shape_from_the_graph_and_the_rest_from_the_spec(small_graph: Graph):
     spec = small_spec(seed=6, model__hidden=9, training__rounds=4)
-    recipe = build.recipe_for(spec, small_graph, find_method("fedavg"))
-    assert (recipe.features, recipe.classes, recipe.seed) == (60, 3, 6)
-    assert (recipe.model, recipe.training) == (spec.model, spec.training)
+    learning = build.learning_spec_for(spec, small_graph, find_method("fedavg"))
+    assert (learning.features, learning.classes, learning.seed) == (60, 3, 6)
+    assert (learning.model, learning.training) == (spec.model, spec.training)
 
 
 def test_a_method_s_own_settings_are_part_of_the_spec_and_cannot_be_contradicted():
@@ -245,7 +245,7 @@ def test_a_partition_of_one_s_own_is_called_given(small_shards: Shards):
 
 def test_a_graph_s_own_split_is_kept_and_called_given(small_shards: Shards):
     spec = RunSpec()
-    shards = build.deal_out(small_shards.graph, spec.partition, spec.split, seed=0)
+    shards = build.split_and_partition(small_shards.graph, spec.partition, spec.split, seed=0)
     assert shards.split == "given"
     np.testing.assert_array_equal(shards.graph.split, small_shards.graph.split)
 

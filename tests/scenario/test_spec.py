@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from feddep.errors import InputError
 from feddep.graph.partition import PartitionSpec
-from feddep.learning.recipe import TrainingSpec
+from feddep.learning.spec import TrainingSpec
 from feddep.scenario.spec import RunSpec, parse_settings, spec_keys
 
 # Defaults

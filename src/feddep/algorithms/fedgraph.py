@@ -17,7 +17,8 @@ from feddep.federation.matching import Matching
 from feddep.federation.messages import Reply, Request, State, group, grouped
 from feddep.federation.phase import Ask, Report
 from feddep.learning.mending import KnownNeighbours, Mender, mean_of
-from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec
 from feddep.models.weights import to_arrays
 from feddep.phases.averaging import Averaging
 
@@ -28,11 +29,11 @@ class AveragingWithHiddenStates(Averaging):
 
     mender: Mender | None = field(default_factory=KnownNeighbours)
 
-    def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, Report]:
+    def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, Report]:
         """Refreshes the hidden states if it is time, then goes on as ever."""
-        if ask.round % recipe.generator.refresh == 0:
+        if ask.round % spec.generator.refresh == 0:
             matching = Matching(state)
-            weights = group(state, "classifier") or to_arrays(recipe.classifier())
+            weights = group(state, "classifier") or to_arrays(spec.classifier())
             replies = ask.each(
                 "show",
                 [{**grouped("classifier", weights), "nodes": nodes} for nodes in matching.linked],
@@ -40,7 +41,7 @@ class AveragingWithHiddenStates(Averaging):
             matching = matching.among([reply.client for reply in replies])
             shown = np.concatenate([reply.arrays["hidden"] for reply in replies])
             ask.each("receive", matching.told(shown))
-        return super().serve(recipe, ask, state)
+        return super().serve(spec, ask, state)
 
     def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
         """Shows hidden states, takes in those of neighbours, or goes on as ever."""

@@ -22,7 +22,8 @@ from feddep.federation.aggregation import weighted_mean
 from feddep.federation.messages import Arrays, group
 from feddep.graph.graph import Graph, Part
 from feddep.learning.evaluation import predict
-from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec
 from feddep.learning.trainer import train
 from feddep.models.kernels import FeatureTable
 from feddep.models.weights import to_arrays
@@ -38,12 +39,12 @@ class Knowledge:
     Attributes:
         transcript: the messages of the run.
         graphs: the clients' graphs without any canary: nodes, features, labels, split, edges.
-        recipe: what the parties agreed on.
+        spec: what the parties agreed on.
     """
 
     transcript: Recorder
     graphs: Sequence[Graph]
-    recipe: Recipe
+    spec: LearningSpec
 
     @cached_property
     def tables(self) -> list[FeatureTable]:
@@ -128,7 +129,7 @@ class UpdatesAttack:
     def scores(self, known: Knowledge, pairs: Pairs) -> Floats:
         """See :class:`Attack`."""
         places, worlds = _worlds(known, pairs)
-        seeds = Seeds(known.recipe.seed).child("audit", "repeated")
+        seeds = Seeds(known.spec.seed).child("audit", "repeated")
         scores = np.zeros(len(pairs))
         for number, (client, received, sent) in enumerate(known.weights()):
             mean = self._repeated(known, client, received, seeds.child(number))
@@ -139,7 +140,7 @@ class UpdatesAttack:
 
     def _repeated(self, known: Knowledge, client: int, received: Arrays, seeds: Seeds) -> Arrays:
         """W̄."""
-        silo = Silo(client, known.graphs[client], known.recipe, torch.device("cpu"))
+        silo = Silo(client, known.graphs[client], known.spec, torch.device("cpu"))
         found = []
         for repetition in range(self.repetitions):
             model = silo.classifier(received)
@@ -162,7 +163,7 @@ class _Worlds:
 
     def __init__(self, known: Knowledge, client: int, pairs: Pairs) -> None:
         graph = known.graphs[client]
-        self._recipe, self._table, self._pairs = known.recipe, known.tables[client], pairs
+        self._recipe, self._table, self._pairs = known.spec, known.tables[client], pairs
         self._labels = torch.tensor(np.maximum(graph.labels, 0))
         self._counts = graph.mask(Part.TRAIN)
         self._without = graph

@@ -10,8 +10,8 @@ from feddep.audit.findings import findings, roc
 from feddep.audit.picture import draw
 from feddep.audit.trial import Plan, run_trial
 from feddep.errors import InputError
-from feddep.experiments.files import write_atomically
-from feddep.experiments.records import versions
+from feddep.runs.files import write_atomically
+from feddep.runs.records import versions
 from feddep.scenario.spec import RunSpec
 
 PICTURE = "audit.png"

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.spatial.distance import cdist
 
 from feddep.learning.local_gnn import local_embeddings
-from feddep.learning.recipe import Silo
+from feddep.learning.silo import Silo
 
 Floats = npt.NDArray[Any]
 

@@ -14,7 +14,8 @@ from feddep.algorithms.method import Method
 from feddep.federation.messages import Arrays, Reply, Request, State
 from feddep.federation.phase import AnyPhase, Ask
 from feddep.graph.graph import Graph
-from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec
 
 SUMS = "neighbour_sums"
 LISTS = "neighbour_lists"
@@ -31,11 +32,11 @@ class Release:
     name: str
     reports: frozenset[str] = frozenset()
 
-    def rounds(self, recipe: Recipe) -> int:
+    def rounds(self, spec: LearningSpec) -> int:
         """One."""
         return 1
 
-    def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, None]:
+    def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
         """Asks, and does nothing with the answers: an attacker will."""
         ask.all("release")
         return state, None

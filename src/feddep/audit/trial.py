@@ -14,15 +14,16 @@ from feddep.audit.pairs import Bools, Pairs, draw_canaries, draw_decoys, with_ed
 from feddep.audit.planted import LISTS, SUMS, with_leaks
 from feddep.audit.transcript import Recorder
 from feddep.errors import InputError
-from feddep.experiments.ledgers import mechanism_events, message_events
-from feddep.federation.conduct import Progress, conduct
 from feddep.federation.messages import State
 from feddep.federation.metering import Meter
+from feddep.federation.run_phases import Progress, run_phases
 from feddep.graph.shard import Shards
-from feddep.learning.recipe import Recipe, open_silo
+from feddep.learning.silo import open_silo
+from feddep.learning.spec import LearningSpec
 from feddep.privacy.accountant import Guarantee, price, worst_of
+from feddep.runs.ledgers import mechanism_events, message_events
 from feddep.runtime.inprocess import InProcess
-from feddep.scenario.build import build, known_at_first, recipe_for
+from feddep.scenario.build import build, initial_server_state, learning_spec_for
 from feddep.scenario.spec import RunSpec
 from feddep.seeding import Seeds
 
@@ -80,16 +81,16 @@ def run_trial(spec: RunSpec, plan: Plan) -> Trial:
     decoys = draw_decoys(graphs, canaries, NEGATIVES, seeds.stream("decoys"))
     included = seeds.stream("coins").random(len(canaries)) < 0.5
     planted = with_edges(shards, canaries.where(included))
-    recipe = recipe_for(spec, planted.graph, method)
-    recorder, states, claim = _observed(planted, method, recipe, spec)
-    known = Knowledge(recorder, graphs, recipe)
+    learning = learning_spec_for(spec, planted.graph, method)
+    recorder, states, claim = _observed(planted, method, learning, spec)
+    known = Knowledge(recorder, graphs, learning)
     pairs = Pairs.joined([canaries, decoys])
     scores = {
         name: attack.scores(known, pairs)
         for name, attack in ATTACKS.items()
         if attack.applies(known)
     }
-    return Trial(included, scores, claim, _inversions(planted, recipe, recorder, states))
+    return Trial(included, scores, claim, _inversions(planted, learning, recorder, states))
 
 
 def audited_method(name: str, plan: Plan) -> Method:
@@ -101,18 +102,18 @@ def audited_method(name: str, plan: Plan) -> Method:
 
 
 def _observed(
-    shards: Shards, method: Method, recipe: Recipe, spec: RunSpec
+    shards: Shards, method: Method, learning: LearningSpec, spec: RunSpec
 ) -> tuple[Recorder, Sequence[State], Guarantee]:
     """Runs the method; the messages, the clients' memories at the end, and what is claimed."""
-    with InProcess(shards, method, recipe, workers=1, device="cpu") as runtime:
+    with InProcess(shards, method, learning, workers=1, device="cpu") as runtime:
         recorder = Recorder(runtime)
         meter = Meter(recorder)
-        start = Progress(state=known_at_first(shards, method))
-        conduct(method.phases, recipe, runtime.clients, meter, start, lambda *_: None)
+        start = Progress(state=initial_server_state(shards, method))
+        run_phases(method.phases, learning, runtime.clients, meter, start, lambda *_: None)
         states = runtime.states()
     prices = [
         price(
-            [*mechanism_events(method, recipe, graph), *message_events(meter.sent, client)],
+            [*mechanism_events(method, learning, graph), *message_events(meter.sent, client)],
             graph.edges,
             spec.privacy.delta_prime,
         )
@@ -122,13 +123,13 @@ def _observed(
 
 
 def _inversions(
-    shards: Shards, recipe: Recipe, recorder: Recorder, states: Sequence[State]
+    shards: Shards, learning: LearningSpec, recorder: Recorder, states: Sequence[State]
 ) -> list[Inversion]:
     return [
         invert(
             np.asarray(reply.arrays["prototypes"]),
             np.asarray(states[reply.client]["cluster"]),
-            open_silo(reply.client, shards[reply.client], recipe, torch.device("cpu")),
+            open_silo(reply.client, shards[reply.client], learning, torch.device("cpu")),
         )
         for _, reply in recorder.messages
         if "prototypes" in reply.arrays

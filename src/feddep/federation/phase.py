@@ -13,7 +13,7 @@ from feddep.errors import RuntimeFailureError
 from feddep.federation.messages import Arrays, Reply, Request, State
 
 Silo = TypeVar("Silo", contravariant=True)
-Recipe = TypeVar("Recipe", contravariant=True)
+LearningSpec = TypeVar("LearningSpec", contravariant=True)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Ask:
         return replies
 
 
-class Phase(Protocol[Silo, Recipe]):
+class Phase(Protocol[Silo, LearningSpec]):
     """One conversation between server and clients.
 
     Attributes:
@@ -84,11 +84,11 @@ class Phase(Protocol[Silo, Recipe]):
     @property
     def reports(self) -> frozenset[str]: ...  # noqa: D102
 
-    def rounds(self, recipe: Recipe) -> int:
+    def rounds(self, spec: LearningSpec) -> int:
         """How many rounds the conversation takes."""
         ...
 
-    def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, Report | None]:
+    def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, Report | None]:
         """The server half of round ``ask.round``."""
         ...
 

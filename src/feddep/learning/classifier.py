@@ -9,7 +9,7 @@ import torch
 from feddep.errors import InputError
 from feddep.graph.graph import Graph
 from feddep.learning.evaluation import predict
-from feddep.learning.recipe import Recipe
+from feddep.learning.spec import LearningSpec
 from feddep.models.kernels import FeatureTable
 from feddep.models.weights import Weights
 
@@ -19,22 +19,22 @@ class Classifier:
     """F with trained weights.
 
     Args:
-        recipe: the shape it was trained with.
+        spec: the shape it was trained with.
         weights: its parameters by name.
     """
 
-    recipe: Recipe
+    spec: LearningSpec
     weights: Weights
 
     def probabilities(self, graph: Graph) -> npt.NDArray[np.float32]:
         """Softmax over the classes for every node, ``(n, classes)``."""
-        if graph.feature_count != self.recipe.features:
+        if graph.feature_count != self.spec.features:
             raise InputError(
-                f"this classifier was trained on {self.recipe.features} features "
+                f"this classifier was trained on {self.spec.features} features "
                 f"(got a graph with {graph.feature_count})"
             )
         table = FeatureTable(graph.features, torch.device("cpu"))
-        scores = predict(self.recipe.classifier(self.weights), graph, table)
+        scores = predict(self.spec.classifier(self.weights), graph, table)
         found: npt.NDArray[np.float32] = torch.softmax(scores, dim=1).numpy()
         return found
 

@@ -24,7 +24,7 @@ from feddep.graph.graph import Graph, Part
 from feddep.graph.impair import Impaired, impair
 from feddep.graph.sampling import EgoGraphs, NeighbourSampler
 from feddep.learning.prototypes import Prototypes
-from feddep.learning.recipe import Silo
+from feddep.learning.silo import Silo
 from feddep.learning.trainer import descend, fit
 from feddep.models.generator import DeepGenerator, Generated, GeneratorSpec
 from feddep.models.kernels import FeatureTable
@@ -125,7 +125,7 @@ class GeneratorTraining:
     @cached_property
     def impaired(self) -> Impaired:
         """The silo's graph with some nodes hidden; the same ones all the time."""
-        graph, spec = self.silo.graph, self.silo.recipe.generator
+        graph, spec = self.silo.graph, self.silo.spec.generator
         pool = graph.members(Part.VAL) if spec.pool == "val" else np.arange(graph.nodes)
         return impair(graph, pool, spec.impaired_share, self.silo.seeds.stream("impair"))
 
@@ -153,12 +153,10 @@ class GeneratorTraining:
 
         ñ starts at the silo's mean missing degree: from 0 the ReLU may never wake up.
         """
-        recipe = self.silo.recipe
-        model = DeepGenerator(
-            recipe.model, recipe.generator, recipe.features, recipe.embedding_width
-        )
+        spec = self.silo.spec
+        model = DeepGenerator(spec.model, spec.generator, spec.features, spec.embedding_width)
         if weights is None:
-            initialise(model, Seeds(recipe.seed).child("generator"))
+            initialise(model, Seeds(spec.seed).child("generator"))
             with torch.no_grad():
                 model.degree_bias.fill_(self.targets.missing_degree.mean())
         else:
@@ -182,7 +180,7 @@ class GeneratorTraining:
         epochs: int,
     ) -> float:
         """Minimises a loss over batches of the impaired graph; returns its mean."""
-        spec = self.silo.recipe.generator
+        spec = self.silo.spec.generator
         nodes = np.arange(self.impaired.graph.nodes)
         sampler = self._sampler(self.impaired.graph)
         batches = sampler.batches(nodes, spec.batch_size, seeds.stream("sampling"), epochs)
@@ -213,12 +211,12 @@ class GeneratorTraining:
         F itself is not changed here. It minimises Lᶜ in its own epoch, so all methods take the
         same number of steps on F.
         """
-        training, silo = self.silo.recipe.training, self.silo
+        training, silo = self.silo.spec.training, self.silo
         noise, sampling = seeds.stream("noise"), seeds.stream("sampling")
         everywhere, impaired = self._sampler(silo.graph), self._sampler(self.impaired.graph)
         parameters = list(generator.parameters())
         nodes = silo.graph.members(Part.TRAIN)
-        for _ in range(silo.recipe.generator.joint_batches):
+        for _ in range(silo.spec.generator.joint_batches):
             remaining = sampling.permutation(self.impaired.graph.nodes)[: training.batch_size]
             loss = self._loss(generator, impaired.sample(remaining, sampling), noise, targets)
             if len(nodes):
@@ -229,7 +227,7 @@ class GeneratorTraining:
                 scores = classifier(silo.table, batch, embeddings)
                 loss = loss + cross_entropy(scores, silo.labels[batch.targets])
             gradients = torch.autograd.grad(loss, parameters)
-            descend(parameters, gradients, silo.recipe.generator.learning_rate, 0.0)
+            descend(parameters, gradients, silo.spec.generator.learning_rate, 0.0)
 
     def mend(self, generator: DeepGenerator, seeds: Seeds) -> npt.NDArray[np.float32]:
         """z̄ of every node of the silo, ``(n, d_z)``, from sampled neighbours."""
@@ -271,8 +269,8 @@ class GeneratorTraining:
         chosen = torch.from_numpy(ego.targets).to(self.silo.device)
         generated = generator(self.table, ego, rng)
         wanted = (targets or self.targets).of(chosen)
-        return reconstruction_loss(generated, wanted, self.silo.recipe.generator)
+        return reconstruction_loss(generated, wanted, self.silo.spec.generator)
 
     def _sampler(self, graph: Graph) -> NeighbourSampler:
-        recipe = self.silo.recipe
-        return NeighbourSampler(graph, recipe.training.fanout, recipe.model.layers)
+        spec = self.silo.spec
+        return NeighbourSampler(graph, spec.training.fanout, spec.model.layers)

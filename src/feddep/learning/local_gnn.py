@@ -16,7 +16,7 @@ from feddep.graph.sampling import EgoGraphs, NeighbourSampler, full_ego_graphs
 from feddep.learning.dp_sgd import dp_sgd
 from feddep.learning.private_training import embedding_gradients, inner_lists
 from feddep.learning.prototypes import LocalGnn
-from feddep.learning.recipe import Silo
+from feddep.learning.silo import Silo
 from feddep.learning.trainer import mean_loss
 from feddep.models.dropout import DropoutStream
 from feddep.models.sage import initialise
@@ -32,7 +32,7 @@ def local_embeddings(silo: Silo) -> tuple[npt.NDArray[np.float32], Weights]:
 
     At depth 0 they are the features themselves, and there is no GNN.
     """
-    if silo.recipe.embedding.depth == 0:
+    if silo.spec.embedding.depth == 0:
         features = silo.graph.features
         return (features if isinstance(features, np.ndarray) else features.toarray()), {}
     model = train_local_gnn(silo)
@@ -46,14 +46,14 @@ def known_embeddings(silo: Silo, memory: Mapping[str, npt.NDArray[Any]]) -> npt.
 
 def train_local_gnn(silo: Silo) -> LocalGnn:
     """A GNN trained on the silo's training nodes for N epochs."""
-    recipe, spec = silo.recipe, silo.recipe.embedding
-    model = LocalGnn(recipe.model, spec, recipe.features, recipe.classes)
-    start = Seeds(recipe.seed) if spec.shared_start else silo.seeds
+    learning, spec = silo.spec, silo.spec.embedding
+    model = LocalGnn(learning.model, spec, learning.features, learning.classes)
+    start = Seeds(learning.seed) if spec.shared_start else silo.seeds
     initialise(model, start.child("local_gnn"))
     seeds = silo.seeds.child("local_gnn")
-    private = recipe.privacy.mechanism == "dp-sgd"
+    private = learning.privacy.mechanism == "dp-sgd"
     # DP-SGD sees each example twice and must see the same; its noise is dropout enough.
-    share = 0.0 if private else recipe.model.dropout
+    share = 0.0 if private else learning.model.dropout
     dropout = DropoutStream(share, seeds.integer("dropout"))
     sgd = SageSgd(
         model.trunk,
@@ -64,9 +64,9 @@ def train_local_gnn(silo: Silo) -> LocalGnn:
         dropout=dropout,
         head=Head(model.head, model.head_bias),
     )
-    size = recipe.training.batch_size
+    size = learning.training.batch_size
     if private:
-        event = embedding_gradients(recipe, silo.graph)
+        event = embedding_gradients(learning, silo.graph)
         dp_sgd(
             sgd,
             silo.graph,
@@ -80,7 +80,7 @@ def train_local_gnn(silo: Silo) -> LocalGnn:
             inner=inner_lists(silo),
         )
     else:
-        sampler = NeighbourSampler(silo.graph, recipe.training.fanout, spec.depth)
+        sampler = NeighbourSampler(silo.graph, learning.training.fanout, spec.depth)
         nodes, sampling = silo.graph.members(Part.TRAIN), seeds.stream("sampling")
         mean_loss(sampler.batches(nodes, size, sampling, spec.epochs), sgd.step)
     return model.to(silo.device)
@@ -88,12 +88,12 @@ def train_local_gnn(silo: Silo) -> LocalGnn:
 
 def embed(model: LocalGnn, silo: Silo) -> npt.NDArray[np.float32]:
     """z of every node, from a freshly sampled ego-graph; from a full one where NFDP is off."""
-    graph, spec = silo.graph, silo.recipe.embedding
-    sampler = NeighbourSampler(graph, silo.recipe.training.fanout, spec.depth)
+    graph, spec = silo.graph, silo.spec.embedding
+    sampler = NeighbourSampler(graph, silo.spec.training.fanout, spec.depth)
     rng = silo.seeds.stream("local_gnn", "embedding")
 
     def ego_graphs(nodes: npt.NDArray[np.int64]) -> EgoGraphs:
-        if silo.recipe.privacy.mechanism in ("dp-sgd", "none"):
+        if silo.spec.privacy.mechanism in ("dp-sgd", "none"):
             return full_ego_graphs(graph, nodes, spec.depth)
         return sampler.sample(nodes, rng)
 

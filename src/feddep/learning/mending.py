@@ -14,7 +14,7 @@ from feddep.learning.expansion import expand, features_from
 from feddep.learning.generation import GeneratorTraining, Targets
 from feddep.learning.local_gnn import known_embeddings
 from feddep.learning.prototypes import Prototypes, find_prototypes
-from feddep.learning.recipe import Silo
+from feddep.learning.silo import Silo
 from feddep.models.generator import DeepGenerator
 from feddep.models.sage import FusedSage
 from feddep.models.span import basis_of
@@ -77,7 +77,7 @@ class GeneratedNeighbours:
         self, classifier: FusedSage, silo: Silo, memory: Memory, round: int
     ) -> tuple[Mended, Memory]:
         """See :class:`Mender`."""
-        spec = silo.recipe.generator
+        spec = silo.spec.generator
         if round % spec.refresh == 0 or "mended" not in memory:
             seeds = silo.seeds.child("mending", round)
             memory = with_prototypes(silo, memory)
@@ -101,7 +101,7 @@ class GeneratedNeighbours:
 def _in_few_columns(mended: npt.NDArray[np.float32], silo: Silo, seeds: Seeds) -> Memory:
     """z̄ as coordinates in a basis where that is much shorter, else as it is."""
     basis = None
-    if silo.recipe.training.weight_decay == 0:  # decay would shrink what no basis reaches
+    if silo.spec.training.weight_decay == 0:  # decay would shrink what no basis reaches
         basis = basis_of(mended, seeds.integer("span") % 2**32)
     return {"mended": mended} if basis is None else {"mended": mended @ basis.T, "basis": basis}
 
@@ -118,7 +118,7 @@ class KnownNeighbours:
     ) -> tuple[Mended, Memory]:
         """See :class:`Mender`."""
         if "mended" not in memory:
-            nothing = torch.zeros(silo.graph.nodes, silo.recipe.embedding_width)
+            nothing = torch.zeros(silo.graph.nodes, silo.spec.embedding_width)
             return Mended(silo, nothing.to(silo.device)), memory
         return Mended(silo, torch.tensor(memory["mended"], device=silo.device)), memory
 
@@ -154,7 +154,7 @@ def with_prototypes(silo: Silo, memory: Memory) -> Memory:
     if "prototypes" in memory:
         return memory
     seed = silo.seeds.integer("prototypes")
-    found = find_prototypes(known_embeddings(silo, memory), silo.recipe.embedding, seed)
+    found = find_prototypes(known_embeddings(silo, memory), silo.spec.embedding, seed)
     return _in_place_of_embeddings(memory, found)
 
 
@@ -174,7 +174,7 @@ def _in_place_of_embeddings(memory: Memory, found: Prototypes) -> Memory:
 def pretrained(training: GeneratorTraining) -> tuple[DeepGenerator, float]:
     """A new DGen trained on the silo's impaired graph alone, and its mean loss."""
     silo, generator = training.silo, training.generator()
-    loss = training.pretrain(generator, silo.seeds.child("generator"), silo.recipe.generator.epochs)
+    loss = training.pretrain(generator, silo.seeds.child("generator"), silo.spec.generator.epochs)
     return generator, loss
 
 
@@ -207,7 +207,7 @@ def mean_of(
     np.add.at(total, nodes, neighbours)
     count = np.bincount(nodes, minlength=silo.graph.nodes)
     mended = (total / np.maximum(count, 1)[:, None]).astype(np.float32)
-    return centred(mended) if silo.recipe.generator.centred else mended
+    return centred(mended) if silo.spec.generator.centred else mended
 
 
 def centred(mended: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

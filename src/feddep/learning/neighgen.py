@@ -54,7 +54,7 @@ def shared(training: GeneratorTraining, generator: DeepGenerator, seeds: Seeds) 
 
     ``inputs`` are ``(b, h)`` encodings with noise, ``kept`` ``(b, P)`` tells the rows that count.
     """
-    ego = training.sample(training.silo.recipe.generator.batch_size, seeds)
+    ego = training.sample(training.silo.spec.generator.batch_size, seeds)
     with torch.no_grad():
         inputs, degree = generator.encode(training.table, ego, seeds.stream("noise"))
     taken = torch.arange(generator.spec.slots) < torch.round(degree.cpu()).unsqueeze(1)

@@ -17,54 +17,57 @@ from feddep.graph.graph import Graph, Part
 from feddep.graph.sampling import Lists
 from feddep.learning.dp_sgd import dp_sgd
 from feddep.learning.evaluation import predict
-from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec
 from feddep.models.dropout import DropoutStream
 from feddep.models.sage import FusedSage
 from feddep.models.sgd import SageSgd
 from feddep.models.weights import Weights, from_arrays, to_arrays
 from feddep.privacy.accountant import capped_event, dp_sgd_event
-from feddep.privacy.ledger import CappedGradients, NoisedGradients
+from feddep.privacy.events import CappedGradients, NoisedGradients
 from feddep.privacy.occurrences import capped_lists
 from feddep.seeding import Seeds
 
 
-def embedding_gradients(recipe: Recipe, graph: Graph) -> NoisedGradients:
-    """DP-SGD on a silo's local GNN, as the recipe asks for it."""
-    examples, batch = len(graph.members(Part.TRAIN)), recipe.training.batch_size
-    if not recipe.privacy.edges_capped:
-        return dp_sgd_event(recipe.privacy, examples, batch, recipe.embedding.epochs)
+def embedding_gradients(spec: LearningSpec, graph: Graph) -> NoisedGradients:
+    """DP-SGD on a silo's local GNN, as the spec asks for it."""
+    examples, batch = len(graph.members(Part.TRAIN)), spec.training.batch_size
+    if not spec.privacy.edges_capped:
+        return dp_sgd_event(spec.privacy, examples, batch, spec.embedding.epochs)
     return capped_event(
-        recipe.privacy,
+        spec.privacy,
         purpose="embeddings",
         phase="local_gnn",
         examples=examples,
         batch=batch,
-        epochs=recipe.embedding.epochs,
+        epochs=spec.embedding.epochs,
         trainings=1,
-        hops=recipe.embedding.depth,
+        hops=spec.embedding.depth,
         edges=graph.edges,
     )
 
 
-def classifier_gradients(recipe: Recipe, graph: Graph, phase: str = "averaging") -> CappedGradients:
-    """DP-SGD on F in all rounds of averaging, as the recipe asks for it."""
-    training = recipe.training
+def classifier_gradients(
+    spec: LearningSpec, graph: Graph, phase: str = "averaging"
+) -> CappedGradients:
+    """DP-SGD on F in all rounds of averaging, as the spec asks for it."""
+    training = spec.training
     return capped_event(
-        recipe.privacy,
+        spec.privacy,
         purpose="classifier",
         phase=phase,
         examples=len(graph.members(Part.TRAIN)),
         batch=training.batch_size,
         epochs=training.rounds * training.local_epochs,
         trainings=training.rounds,
-        hops=recipe.model.layers,
+        hops=spec.model.layers,
         edges=graph.edges,
     )
 
 
 def inner_lists(silo: Silo) -> Lists | None:
     """The lists of all but the outermost hop, the same in every round; None without a cap."""
-    spec = silo.recipe.privacy
+    spec = silo.spec.privacy
     if not spec.edges_capped:
         return None
     priority = silo.seeds.stream("occurrences").random(len(silo.graph.indices))
@@ -84,8 +87,8 @@ def train_privately(
     Returns:
         The loss before the round, over the training nodes without any edges.
     """
-    recipe, graph = silo.recipe, silo.graph
-    training, nodes = recipe.training, graph.members(Part.TRAIN)
+    spec, graph = silo.spec, silo.graph
+    training, nodes = spec.training, graph.members(Part.TRAIN)
     if embeddings is not None:
         raise InputError("DP-SGD does not cover embeddings of missing neighbours")
     if not len(nodes):
@@ -98,8 +101,8 @@ def train_privately(
             f"training.learning_rate (it is {training.learning_rate}) or privacy.noise"
         )
     weights = to_arrays(model)
-    local = recipe.classifier(weights)  # gradients by hand need the CPU
-    event = classifier_gradients(recipe, graph)
+    local = spec.classifier(weights)  # gradients by hand need the CPU
+    event = classifier_gradients(spec, graph)
     dp_sgd(
         SageSgd(
             local,
@@ -110,7 +113,7 @@ def train_privately(
             dropout=DropoutStream(0.0, 0),
         ),
         graph,
-        layers=recipe.model.layers,
+        layers=spec.model.layers,
         batch_size=min(training.batch_size, len(nodes)),
         epochs=training.local_epochs,
         rate=training.learning_rate,
@@ -130,7 +133,7 @@ def _question(silo: Silo, weights: Weights) -> str:
     Another question gets other noise. Noise that two answers share can be subtracted, and a silo
     with a secret of its own has the same secret in every run.
     """
-    digest = hashlib.sha256(repr(silo.recipe).encode())
+    digest = hashlib.sha256(repr(silo.spec).encode())
     for array in (*weights.values(), silo.graph.indptr, silo.graph.indices):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from feddep.errors import DivergedError
 from feddep.graph.graph import Part
 from feddep.graph.sampling import EgoGraphs, NeighbourSampler
-from feddep.learning.recipe import Silo
+from feddep.learning.silo import Silo
 from feddep.models.dropout import DropoutStream
 from feddep.models.sage import FusedSage
 from feddep.models.sgd import SageSgd
@@ -58,11 +58,11 @@ def train(
     Returns:
         The mean loss over nodes and epochs; 0 if the silo has no training node.
     """
-    spec, graph = silo.recipe.training, silo.graph
-    sampler = NeighbourSampler(graph, spec.fanout, silo.recipe.model.layers)
+    spec, graph = silo.spec.training, silo.graph
+    sampler = NeighbourSampler(graph, spec.fanout, silo.spec.model.layers)
     nodes = graph.members(Part.TRAIN)
     batches = sampler.batches(nodes, spec.batch_size, seeds.stream("sampling"), spec.local_epochs)
-    dropout = DropoutStream(silo.recipe.model.dropout, seeds.integer("dropout"))
+    dropout = DropoutStream(silo.spec.model.dropout, seeds.integer("dropout"))
 
     def loss(ego: EgoGraphs) -> Tensor:
         fused = None if embeddings is None else embeddings[torch.from_numpy(ego.nodes)]

@@ -110,7 +110,7 @@ class FusedSage(nn.Module):
             for (inputs, outputs), width in zip(pairwise(widths), taken, strict=True)
         )
 
-    def forget_embeddings(self) -> None:
+    def zero_embedding_weights(self) -> None:
         """Sets the embeddings' part of every layer to zero."""
         with torch.no_grad():
             for parameter in self._embedding_parts().values():

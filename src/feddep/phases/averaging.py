@@ -18,7 +18,8 @@ from feddep.graph.graph import Part
 from feddep.learning.evaluation import SCORE_NAMES, pooled, score
 from feddep.learning.mending import Mended, Mender
 from feddep.learning.private_training import train_privately, without_edges
-from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec
 from feddep.learning.trainer import Trainer, train
 from feddep.learning.updates import noised_update
 from feddep.models.weights import to_arrays
@@ -38,26 +39,26 @@ class Averaging:
     reports: frozenset[str] = SCORE_NAMES | {"loss", "training_nodes"}
     trainer: Trainer = train
 
-    def is_private(self, recipe: Recipe) -> bool:
+    def is_private(self, spec: LearningSpec) -> bool:
         """Whether all that clients send is noised: DP-SGD with a cap on occurrences.
 
         A mender reads edges without noise, and so may somebody's own trainer.
         """
-        return recipe.privacy.edges_capped and self.mender is None and self.trainer is train
+        return spec.privacy.edges_capped and self.mender is None and self.trainer is train
 
-    def rounds(self, recipe: Recipe) -> int:
+    def rounds(self, spec: LearningSpec) -> int:
         """R rounds of training and one that scores the result."""
-        return recipe.training.rounds + 1
+        return spec.training.rounds + 1
 
-    def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, Report]:
+    def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, Report]:
         """Sends the classifier out and averages what comes back, from those who answer.
 
         Raises:
             RuntimeFailureError: all who have something to train on are away. The round would pass
                 without training, and nobody would notice.
         """
-        weights = group(state, "classifier") or to_arrays(recipe.classifier())
-        last = ask.round == recipe.training.rounds
+        weights = group(state, "classifier") or to_arrays(spec.classifier())
+        last = ask.round == spec.training.rounds
         replies = ask.all("score" if last else "train", grouped("classifier", weights))
         metrics = pooled(reply.metrics for reply in replies)
         # The loss in the replies is that of the training which goes on from these weights; the
@@ -72,7 +73,7 @@ class Averaging:
         mean = aggregate(
             [group(reply.arrays, "classifier") for reply in replies],
             [reply.metrics["training_nodes"] for reply in replies],
-            recipe.aggregation,
+            spec.aggregation,
             sent=weights,
         )
         return {**state, **grouped("classifier", mean), "loss": np.array(next_loss)}, report
@@ -84,7 +85,7 @@ class Averaging:
         if self.mender is not None:
             mended, state = self.mender.mend(model, silo, state, request.round)
         graph, table, trainer = mended.silo.graph, mended.silo.table, self.trainer
-        if self.is_private(silo.recipe):
+        if self.is_private(silo.spec):
             graph, trainer = without_edges(graph), train_privately
         seeds = silo.seeds.child(self.name, request.round)
         with mended.fitting(model) as classifier:
@@ -94,7 +95,7 @@ class Averaging:
             metrics["loss"] = trainer(classifier, mended.silo, seeds, mended.embeddings)
         metrics["training_nodes"] = len(silo.graph.members(Part.TRAIN))
         weights = to_arrays(model)
-        spec = silo.recipe.training
+        spec = silo.spec.training
         if spec.update_clip:
             before = group(request.arrays, "classifier")
             weights = noised_update(

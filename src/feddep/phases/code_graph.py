@@ -9,7 +9,8 @@ from feddep.federation.phase import Ask
 from feddep.learning.code_graph import nearest_elsewhere
 from feddep.learning.local_gnn import known_embeddings
 from feddep.learning.mending import centred
-from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec
 
 
 @dataclass(frozen=True)
@@ -24,18 +25,18 @@ class CodeGraph:
     name: str = "code_graph"
     reports: frozenset[str] = frozenset()
 
-    def rounds(self, recipe: Recipe) -> int:
+    def rounds(self, spec: LearningSpec) -> int:
         """One."""
         return 1
 
-    def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, None]:
+    def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
         """Collects the codes, links them, and tells every node the mean of its new neighbours.
 
         A client that shows no codes cannot be told anything about its nodes.
         """
         replies = ask.all("show")
         codes = [reply.arrays["codes"] for reply in replies]
-        k = recipe.embedding.code_neighbours
+        k = spec.embedding.code_neighbours
         told: dict[int, Arrays] = {
             reply.client: {"neighbours": nearest_elsewhere(codes, place, k)}
             for place, reply in enumerate(replies)
@@ -47,7 +48,7 @@ class CodeGraph:
         """Shows noised codes, or takes in the means of their neighbours."""
         if request.step == "show":
             embeddings = known_embeddings(silo, state)
-            noise = silo.recipe.embedding.code_noise
+            noise = silo.spec.embedding.code_noise
             drawn = silo.seeds.stream(self.name).standard_normal(embeddings.shape, np.float32)
             codes = embeddings + np.float32(noise) * drawn
             kept = {name: array for name, array in state.items() if name != "embeddings"}
@@ -58,7 +59,7 @@ class CodeGraph:
         # A node's new neighbours are so much like itself that F would rely on them alone, and
         # know nothing where there are none: at the paper's inference.
         without = silo.seeds.stream(self.name, "keep").random(len(mended))
-        mended[without >= silo.recipe.generator.keep] = 0
-        if silo.recipe.generator.centred:
+        mended[without >= silo.spec.generator.keep] = 0
+        if silo.spec.generator.centred:
             mended = centred(mended)
         return Reply(request.client), {**state, "mended": mended}

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from feddep.federation.messages import Reply, Request, State, grouped
 from feddep.federation.phase import Ask
 from feddep.learning.mending import generator_training, pretrained, with_prototypes
-from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec
 from feddep.models.weights import to_arrays
 
 
@@ -16,11 +17,11 @@ class GeneratorPretraining:
     name: str = "generator_training"
     reports: frozenset[str] = frozenset({"generator_loss"})
 
-    def rounds(self, recipe: Recipe) -> int:
-        """One; the client trains for as many epochs as the recipe says."""
+    def rounds(self, spec: LearningSpec) -> int:
+        """One; the client trains for as many epochs as the spec says."""
         return 1
 
-    def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, None]:
+    def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
         """Lets every client train."""
         ask.all("train")
         return state, None

@@ -10,7 +10,8 @@ from feddep.federation.phase import Ask
 from feddep.graph.graph import Part
 from feddep.learning.local_gnn import local_embeddings
 from feddep.learning.prototypes import LocalGnn
-from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec
 from feddep.models.weights import to_arrays
 
 
@@ -18,17 +19,17 @@ from feddep.models.weights import to_arrays
 class LocalGnnTraining:
     """Step 1 of FedDEP: z_v of every client's nodes, kept at the client.
 
-    Nothing is sent, unless the recipe wants F to start from the average of the local GNNs.
+    Nothing is sent, unless the spec wants F to start from the average of the local GNNs.
     """
 
     name: str = "local_gnn"
     reports: frozenset[str] = frozenset({"training_nodes"})
 
-    def rounds(self, recipe: Recipe) -> int:
-        """One; the client trains for as many epochs as the recipe says."""
+    def rounds(self, spec: LearningSpec) -> int:
+        """One; the client trains for as many epochs as the spec says."""
         return 1
 
-    def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, None]:
+    def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
         """Lets every client train, and averages what they send, if anything.
 
         Where nobody sends something that counts, F starts as it does without a warm start.
@@ -38,33 +39,33 @@ class LocalGnnTraining:
         nodes = [reply.metrics.get("training_nodes", 0) for reply in shown]
         if not any(nodes):
             return state, None
-        mean = aggregate(sent, nodes, recipe.aggregation)
-        start = to_arrays(recipe.classifier())
+        mean = aggregate(sent, nodes, spec.aggregation)
+        start = to_arrays(spec.classifier())
         return {**state, **grouped("classifier", start | mean)}, None
 
     def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
         """Trains and embeds; the embeddings stay here."""
         embeddings, weights = local_embeddings(silo)
         state = {**state, "embeddings": embeddings}
-        if not silo.recipe.embedding.warm_start:
+        if not silo.spec.embedding.warm_start:
             return Reply(request.client), state
-        shared = {name: np.asarray(weights[name]) for name in shared_shapes(silo.recipe)}
+        shared = {name: np.asarray(weights[name]) for name in shared_shapes(silo.spec)}
         metrics = {"training_nodes": len(silo.graph.members(Part.TRAIN))}
         return Reply(request.client, grouped("classifier", shared), metrics), state
 
 
-def shared_shapes(recipe: Recipe) -> dict[str, tuple[int, ...]]:
+def shared_shapes(spec: LearningSpec) -> dict[str, tuple[int, ...]]:
     """What a client sends for a warm start: where the local GNN and F agree in name and shape.
 
     The last convolution is left out even if it happens to fit: it leads elsewhere.
     """
-    if not recipe.embedding.warm_start or not recipe.embedding.depth:
+    if not spec.embedding.warm_start or not spec.embedding.depth:
         return {}
-    local = LocalGnn(recipe.model, recipe.embedding, recipe.features, recipe.classes).trunk
+    local = LocalGnn(spec.model, spec.embedding, spec.features, spec.classes).trunk
     shapes = {name: tuple(weight.shape) for name, weight in local.named_parameters()}
-    last = f"convolutions.{recipe.model.layers - 1}."
+    last = f"convolutions.{spec.model.layers - 1}."
     return {
         name: tuple(weight.shape)
-        for name, weight in recipe.classifier().named_parameters()
+        for name, weight in spec.classifier().named_parameters()
         if not name.startswith(last) and shapes.get(name) == tuple(weight.shape)
     }

@@ -6,7 +6,8 @@ from feddep.federation.messages import Reply, Request, State, group, grouped
 from feddep.federation.phase import Ask, Report
 from feddep.graph.graph import Part
 from feddep.learning.evaluation import SCORE_NAMES, pooled, score
-from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec
 from feddep.learning.trainer import train
 from feddep.models.weights import to_arrays
 
@@ -18,11 +19,11 @@ class LocalTraining:
     name: str = "local_training"
     reports: frozenset[str] = SCORE_NAMES | {"loss", "training_nodes"}
 
-    def rounds(self, recipe: Recipe) -> int:
+    def rounds(self, spec: LearningSpec) -> int:
         """As many as the federated methods have, so that all train equally long."""
-        return recipe.training.rounds
+        return spec.training.rounds
 
-    def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, Report]:
+    def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, Report]:
         """Lets every client train on and collects the scores."""
         replies = ask.all("train")
         return state, Report(ask.round + 1, pooled(reply.metrics for reply in replies))

@@ -8,7 +8,8 @@ from feddep.federation.matching import Matching
 from feddep.federation.messages import Arrays, Reply, Request, State, group, grouped
 from feddep.federation.phase import Ask
 from feddep.learning.expansion import features_from, features_to, stacked
-from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec
 
 
 @dataclass(frozen=True)
@@ -22,17 +23,17 @@ class NeighbourExpansion:
     name: str = "neighbour_expansion"
     reports: frozenset[str] = frozenset()
 
-    def rounds(self, recipe: Recipe) -> int:
+    def rounds(self, spec: LearningSpec) -> int:
         """One."""
         return 1
 
-    def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, None]:
+    def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
         """Asks every client for the nodes that others link to, and passes them on."""
         matching = Matching(state)
         replies = ask.each("show", [{"nodes": nodes} for nodes in matching.linked])
         matching = matching.among([reply.client for reply in replies])
         shown = stacked(
-            [features_from(group(r.arrays, "features"), recipe.features) for r in replies]
+            [features_from(group(r.arrays, "features"), spec.features) for r in replies]
         )
         told: list[Arrays] = []
         for client in range(ask.clients):

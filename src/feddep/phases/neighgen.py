@@ -21,7 +21,8 @@ from feddep.learning.mending import (
     generator_training,
     with_nodes_as_prototypes,
 )
-from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec
 from feddep.models.weights import to_arrays
 
 _ROOM = 1 << 30  # bytes of gradients that the server holds at a time
@@ -34,11 +35,11 @@ class NeighGenTraining:
     name: str = "neighgen"
     reports: frozenset[str] = frozenset({"generator_loss"})
 
-    def rounds(self, recipe: Recipe) -> int:
+    def rounds(self, spec: LearningSpec) -> int:
         """One for each epoch across clients, at least one; as many epochs before are local."""
-        return max(1, recipe.generator.epochs)
+        return max(1, spec.generator.epochs)
 
-    def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, None]:
+    def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
         """Passes generators and inputs on to all others, and their summed gradients back."""
         shared = {reply.client: reply.arrays for reply in ask.all("share")}
         sums: dict[int, Arrays] = {}
@@ -52,7 +53,7 @@ class NeighGenTraining:
             for client in some:
                 total = _total([group(own, str(client)) for own in found])
                 sums[client] = grouped("gradients", total)
-        last = ask.round == self.rounds(recipe) - 1
+        last = ask.round == self.rounds(spec) - 1
         step = "train and generate" if last else "train"
         ask.each(step, [sums.get(client, {}) for client in range(ask.clients)])
         return state, None
@@ -70,7 +71,7 @@ class NeighGenTraining:
         generator = training.generator(group(state, "generator") or None)
         seeds = silo.seeds.child(self.name, request.round)
         if not group(state, "generator"):
-            epochs = silo.recipe.generator.epochs
+            epochs = silo.spec.generator.epochs
             neighgen.train(training, generator, seeds.child("local"), epochs)
             state = {**state, **grouped("generator", to_arrays(generator))}
         if request.step == "share":
@@ -78,7 +79,7 @@ class NeighGenTraining:
             return Reply(request.client, grouped("neighgen", shared)), state
 
         gradients = group(request.arrays, "gradients")
-        neighgen.descend(generator, gradients, silo.recipe.generator)
+        neighgen.descend(generator, gradients, silo.spec.generator)
         loss = neighgen.train(training, generator, seeds, 1)
         state = {**state, **grouped("generator", to_arrays(generator))}
         if request.step == "train and generate":

@@ -19,7 +19,8 @@ from feddep.learning.mending import (
     targets_of,
     with_nodes_as_prototypes,
 )
-from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec
 from feddep.models.weights import to_arrays
 
 Floats = npt.NDArray[np.float32]
@@ -34,11 +35,11 @@ class PeerSearch:
     name: str = "peer_search"
     reports: frozenset[str] = frozenset({"generator_loss"})
 
-    def rounds(self, recipe: Recipe) -> int:
+    def rounds(self, spec: LearningSpec) -> int:
         """One for each epoch of DGen's training, at least one: without any there is no DGen."""
-        return max(1, recipe.generator.epochs)
+        return max(1, spec.generator.epochs)
 
-    def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, None]:
+    def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
         """Passes generated rows on to all others, and their summed gradients back.
 
         A client whose rows nobody saw is told nothing, and trains on its own.

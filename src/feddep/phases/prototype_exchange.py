@@ -11,7 +11,8 @@ from feddep.federation.messages import Reply, Request, State, group, grouped
 from feddep.federation.phase import Ask
 from feddep.learning.mending import with_prototypes
 from feddep.learning.prototypes import Prototypes, released
-from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec
 
 
 @dataclass(frozen=True)
@@ -21,11 +22,11 @@ class PrototypeExchange:
     name: str = "prototype_exchange"
     reports: frozenset[str] = frozenset()
 
-    def rounds(self, recipe: Recipe) -> int:
+    def rounds(self, spec: LearningSpec) -> int:
         """One."""
         return 1
 
-    def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, None]:
+    def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
         """Collects every client's prototypes and gives each client those of the others."""
         shown = {reply.client: reply.arrays["prototypes"] for reply in ask.all("release")}
         foreign = [
@@ -42,4 +43,4 @@ class PrototypeExchange:
             return Reply(request.client), {**state, **grouped("foreign", copies)}
         state = with_prototypes(silo, state)
         found = Prototypes(state["prototypes"], state["cluster"])
-        return Reply(request.client, {"prototypes": released(found, silo.recipe.embedding)}), state
+        return Reply(request.client, {"prototypes": released(found, silo.spec.embedding)}), state

@@ -13,7 +13,8 @@ from feddep.federation.messages import Reply, Request, State
 from feddep.federation.phase import Ask
 from feddep.learning.local_gnn import known_embeddings
 from feddep.learning.mending import mean_of
-from feddep.learning.recipe import Recipe, Silo
+from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec
 
 
 @dataclass(frozen=True)
@@ -23,11 +24,11 @@ class TrueNeighbours:
     name: str = "true_neighbours"
     reports: frozenset[str] = frozenset()
 
-    def rounds(self, recipe: Recipe) -> int:
+    def rounds(self, spec: LearningSpec) -> int:
         """One."""
         return 1
 
-    def serve(self, recipe: Recipe, ask: Ask, state: State) -> tuple[State, None]:
+    def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
         """Asks every client for the nodes that others link to, and tells these about them."""
         matching = Matching(state)
         replies = ask.each("show", [{"nodes": nodes} for nodes in matching.linked])

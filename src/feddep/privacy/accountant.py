@@ -17,7 +17,7 @@ import numpy as np
 
 from feddep.errors import InputError
 from feddep.privacy.edge_level import edge_epsilon, edge_noise
-from feddep.privacy.ledger import (
+from feddep.privacy.events import (
     BernoulliSelection,
     CappedGradients,
     Event,

@@ -1,6 +1,6 @@
 """How the server puts the clients' weights together when it does not trust all of them.
 
-The recipe holds this and the federation carries it out; it stands below both, because neither
+The spec holds this and the federation carries it out; it stands below both, because neither
 imports from the other.
 """
 

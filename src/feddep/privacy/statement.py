@@ -9,7 +9,7 @@ from feddep.privacy.accountant import (
     noise_covers_all,
     trained_too_often,
 )
-from feddep.privacy.ledger import (
+from feddep.privacy.events import (
     CappedGradients,
     Event,
     KnownCrossings,

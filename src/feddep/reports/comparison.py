@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from feddep.algorithms import METHODS
-from feddep.experiments.files import Record
+from feddep.runs.files import Record
 
 SEES_CROSS_EDGES = "†"
 RECONSTRUCTION = "‡"

@@ -4,13 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from feddep.algorithms import METHODS, find_method
-from feddep.errors import InputError
-from feddep.experiments.files import Record
-from feddep.phases.averaging import Averaging
-from feddep.reports import cost_formulas
-from feddep.reports.comparison import footnotes, marked, size
-from feddep.reports.cost_formulas import (
+from feddep_study import cost_formulas
+from feddep_study.cost_formulas import (
     EPOCH_PHASES,
     OPERATIONS,
     Priced,
@@ -19,7 +14,13 @@ from feddep.reports.cost_formulas import (
     price,
     seconds_before,
 )
+
+from feddep.algorithms import METHODS, find_method
+from feddep.errors import InputError
+from feddep.phases.averaging import Averaging
+from feddep.reports.comparison import footnotes, marked, size
 from feddep.reports.table import Table
+from feddep.runs.files import Record
 
 REFERENCE = "fedavg"
 ROUNDS = 3

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from feddep.errors import DataError, InputError, unknown
-from feddep.experiments.files import read_record
-from feddep.experiments.ledgers import edge_entry, finite, plain, privacy_record, response_event
 from feddep.privacy.accountant import example_level, noise_for, price
 from feddep.privacy.edge_level import edge_noise
-from feddep.privacy.ledger import (
+from feddep.privacy.events import (
     BernoulliSelection,
     CappedGradients,
     Event,
@@ -26,6 +24,8 @@ from feddep.privacy.occurrences import touched_examples
 from feddep.privacy.sampling import one_shot_delta, paper_step
 from feddep.privacy.spec import Mechanism
 from feddep.privacy.statement import statement
+from feddep.runs.files import read_record
+from feddep.runs.ledgers import edge_entry, finite, plain, privacy_record, response_event
 
 
 @dataclass(frozen=True, kw_only=True)

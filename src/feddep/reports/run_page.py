@@ -6,17 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from feddep_study.figures.accuracy import ACCURACY
+
 from feddep.errors import DataError
-from feddep.experiments.files import Record, read_record, write_atomically
-from feddep.experiments.records import thin_history
-from feddep.experiments.sweep import History
 from feddep.reports.charts import Axis, Figure, Key, Panel, Point, Series
 from feddep.reports.comparison import footnotes, marked, run_summary, size
-from feddep.reports.figures import ACCURACY
 from feddep.reports.page import figure_html, page, paragraph, table_html
 from feddep.reports.palette import Style, style_of
 from feddep.reports.privacy import price_rows
 from feddep.reports.table import Table
+from feddep.runs.files import Record, read_record, write_atomically
+from feddep.runs.records import thin_history
+from feddep.sweeps.sweep import History
 
 NAME = "report.html"
 _PRICES = {

@@ -4,9 +4,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from feddep.experiments.files import Record
 from feddep.reports.comparison import divergence, footnotes, marked
 from feddep.reports.table import Table
+from feddep.runs.files import Record
 
 Rows = Sequence[tuple[Mapping[str, Any], Record]]
 """Settings and record of every run of a sweep."""

@@ -1,8 +1,8 @@
 """A search as a table: what each trial had, and how it did on validation."""
 
-from feddep.experiments.tuning import Outcome, Trial
 from feddep.reports.comparison import accuracy
 from feddep.scenario.spec import spec_keys
+from feddep.sweeps.tuning import Outcome, Trial
 
 HEADINGS = ("trial", "validation", "", "what differs from the first trial")
 

@@ -26,8 +26,8 @@ from feddep.federation.messages import Arrays, Reply, Request, State, group, gro
 from feddep.graph.graph import Part
 from feddep.graph.shard import Shards
 from feddep.learning.evaluation import Scores
-from feddep.learning.recipe import Recipe
-from feddep.runtime.host import Host, choose_device, warm_up
+from feddep.learning.spec import LearningSpec
+from feddep.runtime.client_pool import ClientPool, choose_device, warm_up
 from feddep.runtime.sharing import share_graph, shared_folder
 from feddep.runtime.worker import pack_requests, unpack_answer, unpack_replies
 from feddep.scenario.build import parties
@@ -39,7 +39,7 @@ class InProcess:
     Args:
         shards: the parties' data.
         method: whose phases will be run.
-        recipe: what was agreed.
+        spec: what was agreed.
         workers: processes to use; 1 runs everything in the calling process.
         device: ``auto``, ``cpu`` or ``cuda``.
     """
@@ -48,20 +48,20 @@ class InProcess:
         self,
         shards: Shards,
         method: Method,
-        recipe: Recipe,
+        spec: LearningSpec,
         *,
         workers: int = 1,
         device: str = "auto",
     ) -> None:
-        self._shards, self._method, self._recipe = shards, method, recipe
+        self._shards, self._method, self._recipe = shards, method, spec
         self._device = choose_device(device)
         self.clients = 1 if method.whole_graph else shards.clients
         self._worker_count = min(workers, self.clients)
         self._workers: list[_Worker] = []
         self._cleanup = ExitStack()
         self._folder: Path | None = None
-        # The parent's own host: all clients with one worker, none (measuring only) with more.
-        self._host: Host | None = None
+        # The parent's own pool: all clients with one worker, none (measuring only) with more.
+        self._pool: ClientPool | None = None
         self._measuring: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Self:
@@ -75,7 +75,7 @@ class InProcess:
                 self._start_workers()
             else:
                 graphs = dict(enumerate(parties(self._shards, self._method)))
-            self._host = Host(
+            self._pool = ClientPool(
                 self._method, self._recipe, self._device, graphs, lambda: self._shards.graph
             )
             warm_up(self._device)
@@ -143,10 +143,10 @@ class InProcess:
         return done
 
     @property
-    def _local(self) -> Host:
-        if self._host is None:
+    def _local(self) -> ClientPool:
+        if self._pool is None:
             raise RuntimeFailureError("the federation is not started; use it in a with statement")
-        return self._host
+        return self._pool
 
     def _score_own(self) -> list[Scores]:
         folder = self._shared()
@@ -179,7 +179,7 @@ class InProcess:
                 {
                     "folder": str(folder),
                     "method": self._method.name,
-                    "recipe": asdict(self._recipe),
+                    "spec": asdict(self._recipe),
                     "device": str(self._device),
                 },
             )

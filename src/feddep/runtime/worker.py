@@ -23,8 +23,8 @@ from pydantic import TypeAdapter
 from feddep import errors
 from feddep.algorithms import find_method
 from feddep.federation.messages import Arrays, Reply, Request, group, grouped, pack, unpack
-from feddep.learning.recipe import Recipe
-from feddep.runtime.host import Host, warm_up
+from feddep.learning.spec import LearningSpec
+from feddep.runtime.client_pool import ClientPool, warm_up
 from feddep.runtime.sharing import open_graph
 
 
@@ -42,7 +42,7 @@ def serve(connection: "Connection[Any, Any]") -> None:
     """Answers messages, one at a time."""
     start, _ = unpack(connection.recv_bytes())
     try:
-        host = open_host(start)
+        pool = open_host(start)
     except errors.FeddepError as error:
         connection.send_bytes(_trouble(error))
         return
@@ -50,7 +50,7 @@ def serve(connection: "Connection[Any, Any]") -> None:
     while True:
         header, arrays = unpack(connection.recv_bytes())
         try:
-            answer = _ANSWERS[header["call"]](host, header, arrays)
+            answer = _ANSWERS[header["call"]](pool, header, arrays)
         except errors.FeddepError as error:
             answer = _trouble(error)
         except Exception as error:  # a method may be somebody's own, and is tried out here
@@ -64,14 +64,14 @@ def _trouble(error: errors.FeddepError) -> bytes:
     return pack({"error": type(error).__name__, "message": str(error)}, {})
 
 
-def open_host(start: Mapping[str, Any]) -> Host:
+def open_host(start: Mapping[str, Any]) -> ClientPool:
     """The clients that the parent assigned to this worker, ready to answer."""
     folder = Path(start["folder"])
     device = torch.device(start["device"])
     warm_up(device)
-    return Host(
+    return ClientPool(
         method=find_method(start["method"]),
-        recipe=TypeAdapter(Recipe).validate_python(start["recipe"]),
+        spec=TypeAdapter(LearningSpec).validate_python(start["spec"]),
         device=device,
         graphs={c: open_graph(folder / f"client-{c}") for c in start["clients"]},
         whole=partial(open_graph, folder / "whole"),
@@ -107,9 +107,9 @@ def unpack_answer(data: bytes) -> tuple[dict[str, Any], Arrays]:
     return header, arrays
 
 
-def _handle(host: Host, header: Mapping[str, Any], arrays: Arrays) -> bytes:
+def _handle(pool: ClientPool, header: Mapping[str, Any], arrays: Arrays) -> bytes:
     payloads = {number: group(arrays, str(number)) for *_, number in header["requests"]}
-    replies = host.handle(
+    replies = pool.handle(
         [
             Request(client, phase, step, round_, payloads[number])
             for client, phase, step, round_, number in header["requests"]
@@ -121,21 +121,21 @@ def _handle(host: Host, header: Mapping[str, Any], arrays: Arrays) -> bytes:
     return pack({"replies": [[r.client, dict(r.metrics)] for r in replies]}, packed)
 
 
-def _states(host: Host, header: Mapping[str, Any], arrays: Arrays) -> bytes:
+def _states(pool: ClientPool, header: Mapping[str, Any], arrays: Arrays) -> bytes:
     packed: dict[str, Any] = {}
-    for client, state in host.states.items():
+    for client, state in pool.states.items():
         packed |= grouped(str(client), state)
     return pack({}, packed)
 
 
-def _restore(host: Host, header: Mapping[str, Any], arrays: Arrays) -> bytes:
-    for client in host.states:
-        host.states[client] = group(arrays, str(client))
+def _restore(pool: ClientPool, header: Mapping[str, Any], arrays: Arrays) -> bytes:
+    for client in pool.states:
+        pool.states[client] = group(arrays, str(client))
     return pack({}, {})
 
 
-def _score_own(host: Host, header: Mapping[str, Any], arrays: Arrays) -> bytes:
-    return pack({"scores": [asdict(scores) for scores in host.score_own()]}, {})
+def _score_own(pool: ClientPool, header: Mapping[str, Any], arrays: Arrays) -> bytes:
+    return pack({"scores": [asdict(scores) for scores in pool.score_own()]}, {})
 
 
 _ANSWERS = {"handle": _handle, "states": _states, "restore": _restore, "score_own": _score_own}

@@ -19,7 +19,7 @@ from feddep.graph.files import MANIFEST, format_of
 from feddep.graph.folder import is_graph_folder, read_graph
 from feddep.graph.graph import Graph, Part
 from feddep.graph.shard import Shards, is_shard_collection, read_shards, shard_settings
-from feddep.learning.recipe import Recipe
+from feddep.learning.spec import LearningSpec
 from feddep.scenario.presets import preset_settings
 from feddep.scenario.spec import RunSpec
 from feddep.seeding import Seeds
@@ -103,16 +103,16 @@ def build(spec: RunSpec) -> Shards:
     if _is_shard_folder(spec.dataset):
         shards = read_shards(Path(spec.dataset))
     else:
-        shards = deal_out(
+        shards = split_and_partition(
             load(spec.dataset, spec.synthetic),
             spec.partition,
             spec.split,
             seed=spec.seed,
         )
-    return made_ready(shards, spec)
+    return prepare(shards, spec)
 
 
-def made_ready(shards: Shards, spec: RunSpec) -> Shards:
+def prepare(shards: Shards, spec: RunSpec) -> Shards:
     """The shards with the features that the spec leaves them.
 
     Raises:
@@ -131,7 +131,7 @@ def _with_fewer_columns(graph: Graph, spec: RunSpec) -> Graph:
     return replace(graph, features=graph.features[:, columns])
 
 
-def deal_out(
+def split_and_partition(
     graph: Graph,
     partition_spec: partition.PartitionSpec,
     split_spec: splits.SplitSpec,
@@ -154,21 +154,21 @@ def parties(shards: Shards, method: Method) -> Iterable[Graph]:
     return [shards.graph] if method.whole_graph else shards
 
 
-def known_at_first(shards: Shards, method: Method) -> State:
+def initial_server_state(shards: Shards, method: Method) -> State:
     """What the server knows before the first message: nothing, or the edges between clients."""
     if not method.sees_cross_edges:
         return {}
     return grouped("crossings", {str(i): rows for i, rows in enumerate(shards.crossings())})
 
 
-def recipe_for(spec: RunSpec, graph: Graph, method: Method) -> Recipe:
-    """:func:`recipe_of` a graph's sizes."""
-    return recipe_of(spec, graph.feature_count, graph.classes, method)
+def learning_spec_for(spec: RunSpec, graph: Graph, method: Method) -> LearningSpec:
+    """:func:`learning_spec_of` a graph's sizes."""
+    return learning_spec_of(spec, graph.feature_count, graph.classes, method)
 
 
-def recipe_of(spec: RunSpec, features: int, classes: int, method: Method) -> Recipe:
+def learning_spec_of(spec: RunSpec, features: int, classes: int, method: Method) -> LearningSpec:
     """The part of the spec that the parties of a method need for learning."""
-    return Recipe(
+    return LearningSpec(
         features=features,
         classes=classes,
         seed=spec.seed,

@@ -20,7 +20,7 @@ from feddep.graph.partition import PartitionSpec
 from feddep.graph.splits import SplitSpec
 from feddep.graph.synthetic import SyntheticSpec
 from feddep.learning.prototypes import EmbeddingSpec
-from feddep.learning.recipe import TrainingSpec
+from feddep.learning.spec import TrainingSpec
 from feddep.models.generator import GeneratorSpec
 from feddep.models.sage import ModelSpec
 from feddep.privacy.spec import PrivacySpec

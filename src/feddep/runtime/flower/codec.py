@@ -13,22 +13,22 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from feddep.errors import DataError
 from feddep.federation.messages import Arrays, pack, unpack
-from feddep.runtime.letter import Letter
+from feddep.runtime.envelope import Envelope
 
 _HEADER, _ARRAYS, _PACKED = "header", "arrays", "feddep.packed"
 
 
-def to_record(letter: Letter) -> RecordDict:
-    """A letter as the content of a Flower message."""
-    record = RecordDict({_HEADER: ConfigRecord({"json": json.dumps(letter.header)})})
-    if letter.arrays:
-        data = pack({}, letter.arrays)
+def to_record(envelope: Envelope) -> RecordDict:
+    """A envelope as the content of a Flower message."""
+    record = RecordDict({_HEADER: ConfigRecord({"json": json.dumps(envelope.header)})})
+    if envelope.arrays:
+        data = pack({}, envelope.arrays)
         whole = Array(dtype="uint8", shape=(len(data),), stype=_PACKED, data=data)
         record[_ARRAYS] = ArrayRecord({"packed": whole})
     return record
 
 
-def from_record(record: RecordDict) -> Letter:
+def from_record(record: RecordDict) -> Envelope:
     """The inverse of :func:`to_record`.
 
     Raises:
@@ -43,7 +43,7 @@ def from_record(record: RecordDict) -> Letter:
             arrays = _arrays(record.array_records[_ARRAYS]["packed"])
     except (LookupError, TypeError, ValueError, RecursionError) as error:
         raise DataError(f"expected a message of feddep's, got something else ({error})") from None
-    return Letter(dict(header), arrays)
+    return Envelope(dict(header), arrays)
 
 
 def _arrays(whole: Array) -> dict[str, Any]:

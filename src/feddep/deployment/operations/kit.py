@@ -1,0 +1,408 @@
+"""The deployment kit: one ready folder for the server and one for each silo.
+
+A kit holds::
+
+    kit.toml             the address that the silos connect to
+    ca/                  the authority; its key stays here and signs what is renewed
+    server/              for the server's machine
+        server.toml, server.pem, server.key, ca.crt, silos/NAME.pub, state/
+        nginx.conf, feddep-server.service
+    silos/NAME/          for the silo's machine, and nobody else's
+        silo.toml, consent.toml, NAME.key, ca.crt, state/, feddep-silo.service
+
+Folders and private keys are readable by their owner alone. A kit is written beside its place and
+renamed, so there is never half of one, and nothing in it is ever overwritten but the server's
+certificate, by :func:`renew`.
+"""
+
+import os
+import re
+import secrets
+import shutil
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+
+from feddep.deployment.operations import templates
+from feddep.deployment.operations.certificates import (
+    AUTHORITY_DAYS,
+    Authority,
+    certificate_pem,
+    fingerprint,
+    hosts_of,
+    key_openssh,
+    key_pem,
+    load_certificate,
+    load_key_pem,
+    loaded,
+    new_authority,
+    new_key,
+    public_openssh,
+    server_certificate,
+)
+from feddep.deployment.operations.config import (
+    host_and_port,
+    host_name,
+    is_loopback,
+    silo_name,
+    split_address,
+)
+from feddep.errors import InputError
+from feddep.scenario.toml import toml_value
+
+HOME = PurePosixPath("/opt/feddep")
+ALWAYS = ("localhost", "127.0.0.1")  # the reverse proxy and Flower's own children use these
+
+_SECRET = 0o600
+_PUBLIC = 0o644
+_PRIVATE_FOLDER = 0o700
+
+
+@dataclass(frozen=True)
+class Kit:
+    """A kit on disk.
+
+    Attributes:
+        folder: all of it.
+        server: the folder for the server's machine.
+        silos: the folder for each silo's machine, by name.
+        address: ``host:port`` that the silos connect to.
+        hosts: what the server's certificate is for.
+        until: when the server's certificate expires.
+        fingerprint: of the authority's certificate; the silos compare it with their ``ca.crt``.
+    """
+
+    folder: Path
+    server: Path
+    silos: dict[str, Path]
+    address: str
+    hosts: tuple[str, ...]
+    until: datetime
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Renewal:
+    """What :func:`renew` did: the new certificate's place and how long it and its elder last."""
+
+    certificate: Path
+    hosts: tuple[str, ...]
+    before: datetime
+    until: datetime
+
+
+def init(
+    folder: Path,
+    *,
+    hosts: Sequence[str],
+    silos: Sequence[str],
+    port: int = 8000,
+    days: int = 365,
+    proxy: bool = True,
+    home: PurePosixPath = HOME,
+) -> Kit:
+    """Writes a new kit.
+
+    Args:
+        folder: where; it must not exist or be empty.
+        hosts: names and addresses of the server; the silos connect to the first.
+        silos: names of the silos.
+        port: where the silos connect to.
+        days: how long the server's certificate is valid.
+        proxy: the server listens on loopback, one port above (a program cannot share the proxy's),
+            and ``nginx.conf`` lets the silos in. Without, the server listens on ``port`` itself and
+            shows its control API to whoever reaches it.
+        home: the folder of feddep on the parties' machines, for the proxy and the systemd units.
+
+    Raises:
+        InputError: something stands there already, or a name, host or number cannot be used.
+    """
+    named = _distinct_hosts(hosts)
+    names = _distinct_silos(silos)
+    if not 1 <= port < 65535:
+        raise InputError(f"expected a port of 1 to 65534 (got {port})")
+    _check_days(days)
+    _check_home(home)
+    address = host_and_port(named[0], port)
+    authority = new_authority(AUTHORITY_DAYS)
+    with _draft(folder) as draft:
+        _write(draft / "kit.toml", _kit_file(address, home))
+        _folder(draft / "ca")
+        _write(draft / "ca" / "ca.crt", certificate_pem(authority.certificate))
+        _write(draft / "ca" / "ca.key", key_pem(authority.key), _SECRET)
+        _fill_server(draft / "server", authority, named, port, days, proxy, home)
+        _folder(draft / "silos")
+        for name in names:
+            _folder(draft / "silos" / name)
+            public = _fill_silo(
+                draft / "silos" / name, name, draft / "ca" / "ca.crt", address, home
+            )
+            _write(draft / "server" / "silos" / f"{name}.pub", public)
+    return read_kit(folder)
+
+
+def read_kit(folder: Path) -> Kit:
+    """What stands in a kit's folder.
+
+    Raises:
+        InputError: it is not a kit.
+    """
+    address, _ = _read_kit_file(folder)
+    certificate = load_certificate(folder / "server" / "server.pem")
+    silos = folder / "silos"
+    return Kit(
+        folder=folder,
+        server=folder / "server",
+        silos={path.name: path for path in sorted(silos.iterdir())} if silos.is_dir() else {},
+        address=address,
+        hosts=tuple(hosts_of(certificate)),
+        until=certificate.not_valid_after_utc,
+        fingerprint=fingerprint(load_certificate(folder / "server" / "ca.crt")),
+    )
+
+
+def add_silo(folder: Path, name: str) -> Kit:
+    """Adds a silo to a kit. The server's machine needs the new ``server/silos/NAME.pub``.
+
+    Raises:
+        InputError: it is not a kit, or the name cannot be used or is taken.
+    """
+    address, home = _read_kit_file(folder)
+    _needs_server(folder)
+    keys, silos = folder / "server" / "silos", folder / "silos"
+    taken = {path.stem for path in keys.glob("*.pub")} | {path.name for path in silos.glob("*")}
+    _distinct_silos([*sorted(taken), name])
+    with suppress(FileExistsError):
+        _folder(silos)
+    with _draft(silos / name) as draft:
+        public = _fill_silo(draft, name, folder / "server" / "ca.crt", address, home)
+    try:
+        _write(keys / f"{name}.pub", public)
+    except OSError as error:
+        shutil.rmtree(silos / name)
+        raise _cannot_write(keys, error) from None
+    return read_kit(folder)
+
+
+def renew(folder: Path, *, days: int = 365, hosts: Sequence[str] = ()) -> Renewal:
+    """Replaces the server's certificate; the key stays, so a single file changes, at once.
+
+    The server's machine needs the new file, a reload of its proxy and a restart of its server.
+
+    Args:
+        folder: the kit.
+        days: how long the new certificate is valid, but never beyond the authority.
+        hosts: the server's names and addresses from now on; those of before if none are given.
+
+    Raises:
+        InputError: it is not a kit, its authority is not there, or has expired.
+    """
+    address, _ = _read_kit_file(folder)
+    _needs_server(folder)
+    _check_days(days)
+    authority = _authority(folder / "ca")
+    path = folder / "server" / "server.pem"
+    before = load_certificate(path)
+    named = _distinct_hosts(hosts or hosts_of(before))
+    if split_address(address)[0] not in named:
+        raise InputError(f"the silos connect to {address}; name its host too (got {named})")
+    key = loaded(folder / "server" / "server.key", load_key_pem).public_key()
+    certificate = server_certificate(authority, key, named, days)
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    try:
+        _write(fresh, certificate_pem(certificate))
+        fresh.replace(path)
+    except OSError as error:
+        raise _cannot_write(path, error) from None
+    finally:
+        fresh.unlink(missing_ok=True)
+    until = certificate.not_valid_after_utc
+    return Renewal(path, tuple(named), before.not_valid_after_utc, until)
+
+
+def _fill_server(
+    folder: Path,
+    authority: Authority,
+    hosts: Sequence[str],
+    port: int,
+    days: int,
+    proxy: bool,
+    home: PurePosixPath,
+) -> None:
+    key = new_key()
+    certificate = server_certificate(authority, key.public_key(), hosts, days)
+    for own in (folder, folder / "silos", folder / "state"):
+        _folder(own)
+    _write(folder / "ca.crt", certificate_pem(authority.certificate))
+    _write(folder / "server.pem", certificate_pem(certificate))
+    _write(folder / "server.key", key_pem(key), _SECRET)
+    _write(folder / "server.toml", _server_config(hosts, port, proxy))
+    if proxy:
+        _write(folder / "nginx.conf", _nginx(hosts, port, home))
+    _write(folder / "feddep-server.service", _unit("server", home / "server", home))
+
+
+def _fill_silo(folder: Path, name: str, ca: Path, address: str, home: PurePosixPath) -> bytes:
+    """Fills a silo's folder and returns its public key, which is for the server."""
+    key = new_key()
+    _folder(folder / "state")
+    _write(folder / "ca.crt", ca.read_bytes())
+    _write(folder / f"{name}.key", key_openssh(key), _SECRET)
+    _write(folder / "silo.toml", templates.SILO_CONFIG.substitute(name=name, server=address))
+    _write(folder / "consent.toml", templates.CONSENT)
+    _write(folder / "feddep-silo.service", _unit("silo", home / "silos" / name, home))
+    return public_openssh(key.public_key(), name)
+
+
+def _server_config(hosts: Sequence[str], port: int, proxy: bool) -> str:
+    among_itself = all(is_loopback(host) for host in hosts)
+    return templates.SERVER_CONFIG.substitute(
+        host="127.0.0.1" if proxy or among_itself else "0.0.0.0",
+        port=port + 1 if proxy else port,
+        exposure=(templates.BEHIND_PROXY if proxy else templates.WITHOUT_PROXY).substitute(
+            public=port
+        ),
+    )
+
+
+def _nginx(hosts: Sequence[str], port: int, home: PurePosixPath) -> str:
+    six = any(":" in host for host in hosts)
+    return templates.NGINX.substitute(
+        home=home,
+        public=port,
+        inner=port + 1,
+        six="" if six else "# for IPv6: ",
+    )
+
+
+def _unit(command: str, folder: PurePosixPath, home: PurePosixPath) -> str:
+    return templates.UNIT.substitute(
+        what=f"feddep {command}",
+        unit=f"feddep-{command}",
+        command=command,
+        folder=folder,
+        home=home,
+    )
+
+
+def _kit_file(address: str, home: PurePosixPath) -> str:
+    return (
+        "# A kit of `feddep deploy init`: the address that the silos connect to, and the folder\n"
+        "# of feddep on the parties' machines.\n"
+        f"address = {toml_value(address)}\n"
+        f"home = {toml_value(str(home))}\n"
+    )
+
+
+def _read_kit_file(folder: Path) -> tuple[str, PurePosixPath]:
+    path = folder / "kit.toml"
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        address, home = str(values["address"]), PurePosixPath(str(values["home"]))
+        split_address(address)
+    except OSError:
+        raise InputError(
+            f"{folder} is no kit (it has no kit.toml); `feddep deploy init` writes one"
+        ) from None
+    except KeyError as error:
+        raise InputError(f"{path}: the key {error} is missing; add it") from None
+    except ValueError as error:
+        raise InputError(f"{path}: expected TOML with an address of the form {error}") from None
+    return address, home
+
+
+def _needs_server(folder: Path) -> None:
+    if not (folder / "server" / "ca.crt").exists():
+        raise InputError(
+            f"{folder} has no server/ any more; bring the server's folder back for this, or a copy "
+            "of it"
+        )
+
+
+def _authority(folder: Path) -> Authority:
+    authority = Authority(
+        load_certificate(folder / "ca.crt"), loaded(folder / "ca.key", load_key_pem)
+    )
+    until = authority.certificate.not_valid_after_utc
+    if until <= datetime.now(UTC):
+        raise InputError(
+            f"the authority in {folder} expired on {until:%Y-%m-%d}; write a new kit with "
+            "`feddep deploy init` and give every party its new folder"
+        )
+    return authority
+
+
+def _distinct_hosts(hosts: Sequence[str]) -> list[str]:
+    """The hosts and those that are always among them, in order, each once."""
+    if not hosts:
+        raise InputError("expected at least one host: a name or address of the server (got none)")
+    for host in hosts:
+        _held_to(host_name, host, "host")
+    return list(dict.fromkeys([*hosts, *ALWAYS]))
+
+
+def _distinct_silos(names: Sequence[str]) -> list[str]:
+    if not names:
+        raise InputError("expected at least one silo (got none)")
+    seen: set[str] = set()
+    for name in names:
+        _held_to(silo_name, name, "silo")
+        if name.lower() in seen:  # files are named after silos, and some disks ignore case
+            raise InputError(f"there is a silo {name!r} already; choose another name")
+        seen.add(name.lower())
+    return list(names)
+
+
+def _held_to(rule: Callable[[str], str], value: str, kind: str) -> None:
+    try:
+        rule(value)
+    except ValueError as error:
+        raise InputError(f"{kind}: expected {error} (got {value!r})") from None
+
+
+def _check_days(days: int) -> None:
+    if not 1 <= days <= AUTHORITY_DAYS:
+        raise InputError(f"expected 1 to {AUTHORITY_DAYS} days (got {days})")
+
+
+def _check_home(home: PurePosixPath) -> None:
+    """Proxy and systemd give many characters a meaning of their own."""
+    if not home.is_absolute() or not re.fullmatch(r"[\w./-]+", str(home)):
+        raise InputError(f"expected an absolute path of plain characters as home (got {home})")
+
+
+@contextmanager
+def _draft(target: Path) -> Iterator[Path]:
+    """A folder to fill, which becomes ``target`` when all went well; otherwise nothing stays."""
+    target = target.resolve()
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise InputError(f"{target} exists already; nothing is overwritten, name another folder")
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
+    try:
+        draft.parent.mkdir(parents=True, exist_ok=True)
+        _folder(draft)
+        yield draft
+        draft.rename(target)
+    except OSError as error:
+        raise _cannot_write(target, error) from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _cannot_write(path: Path, error: OSError) -> InputError:
+    return InputError(f"cannot write {path}: {error.strerror}; nothing was changed")
+
+
+def _folder(path: Path) -> None:
+    path.mkdir(_PRIVATE_FOLDER)
+
+
+def _write(path: Path, content: bytes | str, mode: int = _PUBLIC) -> None:
+    """Writes a new file that nobody could read, not even for a moment, if it is secret."""
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _SECRET)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+    path.chmod(mode)

@@ -1,0 +1,436 @@
+"""Starting the parts of a deployment: Flower's programs with our configuration.
+
+Silos and server run the package that is installed with them. What travels to start a run is a
+folder with one small file, which names two modules of that package.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from feddep.deployment.operations import probes
+from feddep.deployment.operations.config import ServerConfig, SiloConfig, host_and_port
+from feddep.deployment.operations.doctor import registration
+from feddep.deployment.operations.silo_daemon import socket_address
+from feddep.deployment.protocol.wait_policy import WaitPolicy
+from feddep.errors import (
+    FeddepError,
+    InputError,
+    InterruptedRunError,
+    RuntimeFailureError,
+)
+from feddep.runs.files import Record, read_record, write_atomically
+from feddep.scenario.toml import toml_value
+
+OFFLINE = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+}
+"""Flower must neither report home nor install anything."""
+
+TROUBLE = "trouble.txt"
+"""The file that says why a run ended early, for whoever started it."""
+
+RESIDENT = (sys.executable, "-P", "-m", "feddep.deployment.operations.silo_daemon")
+NUMBER = "flower-run.txt"
+"""The file with Flower's number of a run that goes on."""
+
+_CONNECTION = "feddep"
+_DATABASE = "flower.db"
+_PR_SET_PDEATHSIG = 1
+_START_SECONDS = 120.0
+_SIGN_IN_SECONDS, _SIGN_IN_PAUSE = 180.0, 5.0
+_APP = """\
+[build-system]
+requires = []
+build-backend = "none"
+
+[project]
+name = "feddep-run"
+version = "1.0.0"
+license = "Apache-2.0"
+dependencies = []
+
+[tool.flwr.app]
+publisher = "feddep"
+
+[tool.flwr.app.components]
+serverapp = "feddep.deployment.operations.server_app:app"
+clientapp = "feddep.deployment.operations.client_app:app"
+
+[tool.flwr.app.config]
+folder = ""
+crossings = ""
+quorum = 1.0
+grace = 600.0
+wait = 3600.0
+resend = 300.0
+largest-norm = 1e6
+"""
+
+
+class Server:
+    """A running SuperLink; use it as a context manager.
+
+    Args:
+        config: where it listens, its certificate, the silos' keys.
+    """
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._config = config
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "Server":
+        config = self._config
+        keys = sorted(config.silos.glob("*.pub"))
+        if not keys:
+            raise InputError(f"{config.silos} has no silo's public key, NAME.pub")
+        config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _forget_who_left(config.state, keys)
+        command = [
+            "flower-superlink",
+            *("--ssl-ca-certfile", str(config.ca)),
+            *("--ssl-certfile", str(config.certificate)),
+            *("--ssl-keyfile", str(config.key)),
+            *("--host", config.host, "--port", str(config.port)),
+            *("--database", str(config.state / _DATABASE)),
+            "--enable-supernode-auth",
+            "--disable-runtime-dependency-installation",
+        ]
+        self._process = _child(command, config.state)
+        try:
+            self._wait_until_it_answers()
+            for key in keys:
+                self._register(key)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def running(self) -> subprocess.Popen[bytes]:
+        """The process."""
+        if self._process is None:
+            raise RuntimeFailureError("the server is not started; use it in a with statement")
+        return self._process
+
+    def stop(self) -> None:
+        """Ends it."""
+        if self._process is not None:
+            _end(self._process)
+
+    def _wait_until_it_answers(self) -> None:
+        until = time.monotonic() + _START_SECONDS
+        while time.monotonic() < until:
+            if self.running.poll() is not None:
+                raise RuntimeFailureError(
+                    f"the server ended with exit code {self.running.returncode}; its own message "
+                    "stands above, and `feddep doctor` looks for causes"
+                )
+            if answers(self._config):
+                return
+            time.sleep(0.2)
+        raise RuntimeFailureError(f"the server does not answer after {_START_SECONDS:g} s")
+
+    def _register(self, key: Path) -> None:
+        """Lets a silo in. One that is known already stays so."""
+        done = flwr(
+            self._config, "supernode", "register", str(key), _CONNECTION, "--name", key.stem
+        )
+        if done.returncode and "already" not in done.stdout + done.stderr:
+            raise RuntimeFailureError(
+                f"cannot register the silo {key.stem}: {(done.stderr or done.stdout).strip()}"
+            )
+
+
+def _forget_who_left(state: Path, keys: Sequence[Path]) -> None:
+    """Flower remembers a key for ever: when one is gone from the list, its memory starts anew.
+
+    What a run needs to be resumed is not in there.
+    """
+    noted, now = state / "registered.json", {key.read_text().strip() for key in keys}
+    before = set(json.loads(noted.read_text())) if noted.exists() else set()
+    if before - now:
+        for file in state.glob(f"{_DATABASE}*"):
+            file.unlink()
+    write_atomically(noted, json.dumps(sorted(now)) + "\n")
+
+
+def with_data(path: Path, data: Path) -> Path:
+    """A silo's configuration with other data, as a file in its state."""
+    config = SiloConfig.read(path)
+    rows = config.model_dump() | {"data": data.resolve()}
+    config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    text = [
+        f"{name} = {toml_value(value if isinstance(value, bool) else str(value))}"
+        for name, value in rows.items()
+    ]
+    own = config.state / "silo.toml"
+    write_atomically(own, "\n".join(text) + "\n")
+    return own
+
+
+class Silo:
+    """A running silo: its resident process and a SuperNode; use it as a context manager.
+
+    Args:
+        path: its configuration file.
+        resident: the program that answers envelopes, without its arguments.
+    """
+
+    def __init__(self, path: Path, resident: Sequence[str] = RESIDENT) -> None:
+        self._path, self._config = path, SiloConfig.read(path)
+        self._resident = resident
+        self._cleanup = ExitStack()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._address = ""
+
+    def __enter__(self) -> "Silo":
+        config = self._config
+        server = probes.Server(config.host, config.port, config.ca)
+        known = registration(server, config)
+        if known.ok is False:
+            raise InputError(f"{known.found}: {known.remedy}")
+        with ExitStack() as undo:
+            undo.push(self._cleanup.__exit__)
+            self._address = self._cleanup.enter_context(socket_address())
+            self._processes = [self._start([*self._resident, str(self._path), self._address])]
+            self._wait_for(Path(self._address))
+            self._processes.append(self._start_node())
+            undo.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._cleanup.close()
+
+    def wait(self) -> int:
+        """Waits until one of its processes ends for good; its exit code.
+
+        A silo that was killed is online for the server until that misses its heartbeats, and
+        cannot sign in again before. So a node that cannot connect is started again for a while.
+        """
+        started = time.monotonic()
+        while True:
+            time.sleep(0.5)
+            resident, node = (process.poll() for process in self._processes)
+            if resident is not None:
+                return resident
+            if node is None:
+                continue
+            if time.monotonic() - started > _SIGN_IN_SECONDS:
+                return node
+            time.sleep(_SIGN_IN_PAUSE)
+            self._processes[1] = self._start_node()
+
+    def _start_node(self) -> "subprocess.Popen[bytes]":
+        config = self._config
+        return self._start(
+            [
+                "flower-supernode",
+                *("--root-certificates", str(config.ca)),
+                *("--superlink", config.server),
+                *("--auth-supernode-private-key", str(config.key)),
+                *("--port", str(_free_port())),  # for its own processes on this machine
+                *("--node-config", f"socket={toml_value(self._address)}"),
+            ]
+        )
+
+    def _start(self, command: list[str]) -> "subprocess.Popen[bytes]":
+        process = _child(command, self._config.state)
+        self._cleanup.callback(_end, process)
+        return process
+
+    def _wait_for(self, socket: Path) -> None:
+        until = time.monotonic() + _START_SECONDS
+        while not socket.exists():
+            if self._processes[0].poll() is not None:
+                raise InputError("the silo cannot start; the reason stands above")
+            if time.monotonic() > until:
+                raise RuntimeFailureError(f"the silo is not ready after {_START_SECONDS:g} s")
+            time.sleep(0.1)
+
+
+def _child(command: list[str], state: Path) -> "subprocess.Popen[bytes]":
+    """Starts one of Flower's programs, or ours, that ends when this process does."""
+    return subprocess.Popen(command, env=environment(state), preexec_fn=_end_with_parent)
+
+
+def _end_with_parent() -> None:
+    """Has Linux end this process with its parent, even if that is killed.
+
+    Else the parts of a silo that was killed would stay signed in, and keep it from coming back.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Ends a process, kindly at first."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def run_on_silos(
+    config: ServerConfig,
+    folder: Path,
+    wait_policy: WaitPolicy,
+    largest_norm: float,
+    crossings: Path | None = None,
+) -> Record:
+    """Has the server run what a folder asks for, and waits for the record.
+
+    Args:
+        config: the server's; this machine must reach its control API.
+        folder: the run's folder with its ``spec.toml``.
+        wait_policy: how long the server waits for silos.
+        largest_norm: beyond which a reply is left out.
+        crossings: file with the edges between silos, for methods that need them.
+
+    Raises:
+        InterruptedRunError: it ended early, or the user stopped it; it can be resumed.
+    """
+    app = config.state / "app"
+    app.mkdir(parents=True, exist_ok=True)
+    write_atomically(app / "pyproject.toml", _APP)
+    (folder / TROUBLE).unlink(missing_ok=True)
+    settings = {
+        "folder": str(folder.resolve()),
+        "largest-norm": float(largest_norm),
+        "crossings": str(crossings.resolve()) if crossings else "",
+        **{name: float(value) for name, value in vars(wait_policy).items()},
+    }
+    asked = folder / "flower-run.toml"  # Flower's own syntax for the command line has no escapes
+    rows = [f"{name} = {toml_value(value)}" for name, value in settings.items()]
+    write_atomically(asked, "\n".join(rows) + "\n")
+    try:
+        run = _started(config, folder, app, asked)
+    finally:
+        asked.unlink()
+    try:
+        done = flwr(config, "log", run, _CONNECTION)  # until it ends
+    except KeyboardInterrupt:
+        flwr(config, "stop", run, _CONNECTION)
+        raise InterruptedRunError(
+            "stopped; the same command with --resume goes on from the last round"
+        ) from None
+    if (folder / "record.json").exists():
+        (folder / NUMBER).unlink()
+        return read_record(folder)
+    raise _trouble(folder, done)
+
+
+def _started(config: ServerConfig, folder: Path, app: Path, asked: Path) -> str:
+    """Starts a run; Flower's number of it, by which it can be stopped.
+
+    The number is kept in the folder. One that stands there is of a run whose starter was killed:
+    it may go on, and is stopped.
+    """
+    number = folder / NUMBER
+    if number.exists():
+        flwr(config, "stop", number.read_text().strip(), _CONNECTION)
+    options = ("--format", "json", "--run-config", str(asked))
+    done = flwr(config, "run", str(app), _CONNECTION, *options)
+    try:
+        run = str(int(json.loads(done.stdout)["run-id"]))
+    except (ValueError, LookupError, TypeError):
+        raise RuntimeFailureError(f"the server takes no run. Flower: {_last_words(done)}") from None
+    write_atomically(number, run + "\n")
+    return run
+
+
+def flwr(config: ServerConfig, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Flower's own command, told where the server is."""
+    home = config.state / "flwr"
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    rows = [
+        "[superlink]",
+        f"default = {toml_value(_CONNECTION)}",
+        f"[superlink.{_CONNECTION}]",
+        f"address = {toml_value(host_and_port(_reachable(config.host), config.port))}",
+        f"root-certificates = {toml_value(str(config.ca))}",
+    ]
+    write_atomically(home / "config.toml", "\n".join(rows) + "\n")
+    return subprocess.run(
+        ["flwr", *arguments],
+        env=environment(config.state),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def answers(config: ServerConfig) -> bool:
+    """Whether something at the server's address speaks TLS with a certificate of our authority."""
+    try:
+        context = ssl.create_default_context(cafile=str(config.ca))
+    except OSError as error:
+        raise InputError(f"cannot read the certificate {config.ca}: {error}") from None
+    host = _reachable(config.host)
+    try:
+        with (
+            socket.create_connection((host, config.port), timeout=2) as plain,
+            context.wrap_socket(plain, server_hostname=host),
+        ):
+            return True
+    except OSError:
+        return False
+
+
+def environment(state: Path) -> dict[str, str]:
+    """What Flower's programs see: nothing that lets them talk to others or install things."""
+    own = str(Path(sys.executable).parent)  # they start each other by bare name
+    paths = {"PATH": os.pathsep.join([own, os.environ.get("PATH", "")])}
+    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    return os.environ | OFFLINE | one_thread | paths | {"FLWR_HOME": str(state / "flwr")}
+
+
+def _trouble(folder: Path, done: "subprocess.CompletedProcess[str]") -> FeddepError:
+    file = folder / TROUBLE
+    if file.exists():
+        kind, _, text = file.read_text().partition("\n")
+        file.unlink()
+        known: Sequence[type[FeddepError]] = (InterruptedRunError, InputError)
+        return next((c for c in known if c.__name__ == kind), RuntimeFailureError)(text.strip())
+    return InterruptedRunError(
+        "the run ended without a result; the same command with --resume goes on. Flower: "
+        + _last_words(done)
+    )
+
+
+def _last_words(done: "subprocess.CompletedProcess[str]") -> str:
+    return (done.stderr or done.stdout).strip()[-800:]
+
+
+def _reachable(host: str) -> str:
+    """An address to reach a listener on this machine by; listening everywhere is no address."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,182 @@
+"""What server and silos agree on before a run, and what may then cross between them."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from feddep.algorithms import find_method
+from feddep.algorithms.method import Method
+from feddep.errors import InputError
+from feddep.federation.inspection import Expected
+from feddep.learning.spec import LearningSpec
+from feddep.models.generator import HEAD, DeepGenerator
+from feddep.phases.local_gnn import shared_shapes
+from feddep.scenario.build import learning_spec_of
+from feddep.scenario.spec import RunSpec
+
+LARGEST_BYTES = 1 << 30
+LARGEST_NORM = 1e6
+"""No honest message of any method comes near; a hostile one must not fill the memory, nor drive
+the arithmetic of honest parties to infinity."""
+
+_MOST_NEIGHBOURS = 1000  # that a client is told of, for each node of the federation
+
+_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")  # it becomes the name of a folder
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """One run, as every party knows it.
+
+    Attributes:
+        run: its name.
+        spec: what is run.
+        features: feature columns of every silo.
+        classes: number of classes.
+        nodes: of all silos together.
+    """
+
+    run: str
+    spec: RunSpec
+    features: int
+    classes: int
+    nodes: int
+
+    def __post_init__(self) -> None:
+        if not _RUN.fullmatch(self.run):
+            raise InputError(f"a run's name has envelopes, digits and - (got {self.run!r})")
+        if min(self.features, self.classes, self.nodes) < 1:
+            raise InputError(
+                f"a run needs features, classes and nodes (got {self.features}, {self.classes} "
+                f"and {self.nodes})"
+            )
+        check_federated(self.method)
+        self._check_size()
+
+    def _check_size(self) -> None:
+        """Refuses what could not be sent, before anybody tries to make it."""
+        model, embedding, generator = self.spec.model, self.spec.embedding, self.spec.generator
+        hidden, width = model.hidden, self.learning.embedding_width
+        outputs = max(hidden, embedding.width, self.classes)
+        convolution = (2 * hidden + embedding.width + 1) * outputs
+        weights = (self.features + width + 1) * hidden + model.layers * convolution
+        head = (hidden + 1) * (hidden + generator.slots * width)
+        batch = generator.batch_size * (hidden + generator.slots)
+        prototypes = self.spec.partition.clients * embedding.clusters * width
+        _check_sent("model", weights, "model.hidden or embedding.width")
+        _check_sent("generator", head + batch, "generator.slots or generator.batch_size")
+        _check_sent("prototypes of all silos", prototypes, "embedding.clusters")
+
+    def check_nodes(self, nodes: int) -> None:
+        """Refuses a run in which a silo with so many nodes could not send what it generates."""
+        if "generated" in self.method.discloses:
+            rows = nodes * self.spec.generator.slots
+            _check_sent("generated rows", rows * self.learning.embedding_width, "generator.slots")
+
+    @property
+    def method(self) -> Method:
+        """The method to run."""
+        return find_method(self.spec.method)
+
+    @property
+    def learning(self) -> LearningSpec:
+        """What its phases need for learning."""
+        return learning_spec_of(self.spec, self.features, self.classes, self.method)
+
+    @property
+    def expected(self) -> Expected:
+        """What messages may hold."""
+        return expected_of(self.method, self.learning, self.nodes)
+
+    def to_plain(self) -> dict[str, Any]:
+        """For a envelope's header."""
+        return {
+            "run": self.run,
+            "spec": self.spec.to_toml(),
+            "features": self.features,
+            "classes": self.classes,
+            "nodes": self.nodes,
+        }
+
+    @classmethod
+    def from_plain(cls, values: Mapping[str, Any]) -> "Agreement":
+        """The inverse; what a stranger sent may be anything.
+
+        Raises:
+            InputError: it is no agreement, or about a method that silos cannot run.
+        """
+        try:
+            run, text = str(values["run"]), str(values["spec"])
+            sizes = [int(values[name]) for name in ("features", "classes", "nodes")]
+        except (LookupError, TypeError, ValueError, OverflowError) as error:
+            raise InputError(f"expected an agreement, got something else ({error!r})") from None
+        return cls(run, RunSpec.from_toml(text), *sizes)
+
+
+def digest_of(known: Mapping[str, Any]) -> str:
+    """The same for the same agreement, as plain values, with the same client."""
+    names = ("run", "spec", "features", "classes", "nodes", "client")
+    text = json.dumps([known[name] for name in names])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _check_sent(what: str, numbers: int, smaller: str) -> None:
+    if 4 * numbers > LARGEST_BYTES:
+        raise InputError(
+            f"the {what} would have up to {4 * numbers} bytes, of which at most {LARGEST_BYTES} "
+            f"can be sent; take a smaller {smaller}"
+        )
+
+
+def check_federated(method: Method) -> None:
+    """Refuses the methods that are no federation."""
+    if method.whole_graph or method.name == "oracle":
+        why = "one party holds the whole graph" if method.whole_graph else "nobody has its input"
+        raise InputError(
+            f"{method.name} cannot run on Flower: {why}; use `feddep run`, which simulates it"
+        )
+
+
+def expected_of(method: Method, learning: LearningSpec, nodes: int) -> Expected:
+    """Everything that can be known of a run's messages before it starts.
+
+    Args:
+        method: whose messages.
+        learning: what was agreed.
+        nodes: of all silos together.
+    """
+    width, hidden, spec = learning.embedding_width, learning.model.hidden, learning.generator
+    with torch.device("meta"):  # shapes without numbers
+        generator = DeepGenerator(learning.model, spec, learning.features, width)
+        weights = learning.classifier().named_parameters()
+        warm_start = shared_shapes(learning)
+    most = _MOST_NEIGHBOURS * nodes
+    return Expected(
+        discloses=method.discloses,
+        reports={phase.name: phase.reports for phase in method.phases},
+        shapes={
+            "classifier": {name: tuple(weight.shape) for name, weight in weights},
+            "local_gnn/classifier": warm_start,
+            "neighgen": {name: tuple(getattr(generator, name).shape) for name in HEAD},
+        },
+        rows={
+            "prototypes": (learning.embedding.clusters, width),
+            "foreign": (learning.embedding.clusters, width),
+            "codes": (nodes, width),
+            "embeddings": (nodes, width),
+            "hidden": (nodes, hidden),
+            "neighbours": (most, hidden if method.fusion == "last" else width),
+            "features": (nodes, learning.features),
+            "added": (most, learning.features),
+            "generated": (nodes, spec.slots, width),
+            "neighgen/inputs": (spec.batch_size, hidden),
+            "neighgen/kept": (spec.batch_size, spec.slots),
+        },
+        largest_bytes=LARGEST_BYTES,
+        largest_norm=LARGEST_NORM,
+    )

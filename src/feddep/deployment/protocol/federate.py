@@ -1,0 +1,312 @@
+"""The story of a run between real silos, told by the server, which has no data of its own."""
+
+import json
+import re
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from feddep.algorithms import find_method
+from feddep.deployment.operations.config import silo_name
+from feddep.deployment.protocol.agreement import LARGEST_NORM, Agreement, check_federated
+from feddep.deployment.protocol.remote_runtime import RemoteRuntime, meet, one_line, refusal
+from feddep.deployment.protocol.wait_policy import WaitPolicy
+from feddep.errors import InputError
+from feddep.federation.messages import State, grouped
+from feddep.runs.files import Record, write_atomically
+from feddep.runs.folder import RunFolder
+from feddep.runs.journal import Journal
+from feddep.runs.pipeline import run_method
+from feddep.runs.records import make_record, versions
+from feddep.runtime.envelope import Channel, Envelope
+from feddep.scenario.spec import RunSpec
+
+RUN_NAME = "federation.json"
+"""The file with the name by which the silos know a run, and who they are."""
+
+_STATEMENT = (
+    "What the silos say they promise about one of their own edges; the one that promises least "
+    "counts. What each mechanism did and what left a silo stand in that silo's ledger."
+)
+_VERDICTS = ("holds", "none")
+_MOST_NODES = 2**40  # a silo may say anything
+
+Introductions = Mapping[int, Mapping[str, Any]]
+"""What the silos said about themselves, by address."""
+
+Promise = dict[str, Any]
+"""ε, δ and the verdict on them."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A silo that takes part, as it introduced itself."""
+
+    name: str
+    address: int
+    features: int
+    classes: int
+    nodes: int
+
+
+def federate(
+    channel: Channel,
+    spec: RunSpec,
+    folder: RunFolder,
+    *,
+    wait_policy: WaitPolicy | None = None,
+    largest_norm: float = LARGEST_NORM,
+    known: State | None = None,
+) -> Record:
+    """Runs the spec over the silos that the channel reaches, and stores it; goes on if it was begun.
+
+    The server's memory is on the disk after every round. Silos keep theirs themselves.
+
+    Args:
+        channel: carries envelopes to silos.
+        spec: what to run; ``partition.clients`` is the number of silos.
+        folder: where the run is stored.
+        wait_policy: how long to wait for whom.
+        largest_norm: of a change of the classifier, and of each row of anything else; a reply
+            beyond is left out.
+        known: what the server knows at the beginning: the edges between silos, for the methods
+            whose third party knows them.
+
+    Raises:
+        InterruptedRunError: too few silos answer; the run can be resumed.
+    """
+    method = find_method(spec.method)
+    check_federated(method)
+    if method.sees_cross_edges and not known:
+        raise InputError(
+            f"{method.name} needs a third party that knows the edges between silos; give them "
+            "with --crossings"
+        )
+    wait_policy = wait_policy or WaitPolicy()
+    earlier = _earlier(folder.path)
+    met = meet(channel, spec.partition.clients, wait_policy, all_of_them=not earlier)
+    if len(met) > spec.partition.clients:
+        names = ", ".join(sorted(_name(own) for own in met.values()))
+        raise InputError(
+            f"{len(met)} silos are connected ({names}), the spec is for "
+            f"{spec.partition.clients}; set partition.clients, or stop the others"
+        )
+    _check_versions(met)
+    members = _met_again([member for member, _ in earlier], met) if earlier else _first_met(met)
+    agreement = _agreement(_run_name(folder.path, spec), spec, members)
+    remote_runtime = RemoteRuntime(
+        channel,
+        agreement,
+        [member.address for member in members],
+        folder.path / "requests",
+        wait_policy,
+        nodes=[member.nodes for member in members],
+        largest_norm=largest_norm,
+    )
+    present = [client for client, member in enumerate(members) if member.address in met]
+    said = {client: _promise(own) for client, own in remote_runtime.agree(present).items()}
+    promised = [said.get(client) or earlier[client][1] for client in range(len(members))]
+    _remember(folder.path, agreement.run, members, promised)
+    journal = run_method(
+        method,
+        agreement.learning,
+        remote_runtime,
+        known or {},
+        folder=folder,
+        checkpoint_seconds=0.0,
+    )
+    record = _record(agreement, journal, members, promised, remote_runtime)
+    own = journal.classifiers
+    arrays = grouped("classifier", own[0]) if own else {}
+    remote_runtime.close(arrays, {"scores": record["scores"]["silo"]})
+    folder.finish(record, journal.history, journal.classifiers)
+    return record
+
+
+def in_order(met: Introductions) -> list[int]:
+    """The silos' addresses as clients 0, 1, …: by the numbers of their data, else by name.
+
+    Raises:
+        InputError: a silo has no name or that of another, or not all have a number or none.
+    """
+    _addresses(met)
+    numbers = [own.get("client") for own in met.values()]
+    if all(number is None for number in numbers):
+        return sorted(met, key=lambda address: str(met[address]["name"]))
+    if sorted(numbers, key=str) != sorted(range(len(met)), key=str):
+        raise InputError(
+            f"the silos' data are numbered {one_line(', '.join(map(str, numbers)))}; expected 0 to "
+            f"{len(met) - 1}, each once"
+        )
+    return sorted(met, key=lambda address: int(met[address]["client"]))
+
+
+def _addresses(met: Introductions) -> dict[str, int]:
+    """Where each silo is, by its name."""
+    names = [_name(own) for own in met.values()]
+    if len(set(names)) < len(names):
+        raise InputError(f"every silo needs a name of its own (got {', '.join(sorted(names))})")
+    return dict(zip(names, met, strict=True))
+
+
+def _name(own: Mapping[str, Any]) -> str:
+    """How a silo calls itself; it may say anything."""
+    if "refused" in own:
+        raise InputError(f"a silo cannot take part: {refusal(Envelope(own))}")
+    try:
+        return silo_name(own["name"])
+    except (LookupError, TypeError, ValueError) as error:
+        raise InputError(f"a silo introduces itself wrongly ({one_line(repr(error))})") from None
+
+
+def _check_versions(met: Introductions) -> None:
+    here = versions()["feddep"]
+    others = {_name(own): own.get("version") for own in met.values()}
+    wrong = [f"{name} has {one_line(there)}" for name, there in others.items() if there != here]
+    if wrong:
+        raise InputError(
+            f"the server has feddep {here}, but {', '.join(sorted(wrong))}; install the same "
+            "version everywhere"
+        )
+
+
+def _member(address: int, own: Mapping[str, Any]) -> Member:
+    try:
+        sizes = {name: int(own[name]) for name in ("features", "classes", "nodes")}
+        if not all(0 <= size <= _MOST_NODES for size in sizes.values()):
+            raise ValueError("a size that is none")
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"a silo introduces itself wrongly ({one_line(repr(error))})") from None
+    return Member(_name(own), address, **sizes)
+
+
+def _first_met(met: Introductions) -> list[Member]:
+    """The silos of a run that begins, in the clients' order."""
+    return [_member(address, met[address]) for address in in_order(met)]
+
+
+def _met_again(members: Sequence[Member], met: Introductions) -> list[Member]:
+    """The silos of a run that goes on; each keeps its number, whether it is there or not.
+
+    One that is not will be written to where it was: Flower knows a silo again by its key.
+    """
+    here = _addresses(met)
+    strangers = here.keys() - {member.name for member in members}
+    if strangers:
+        raise InputError(
+            f"{', '.join(sorted(strangers))} took no part when this run began; it goes on with "
+            f"{', '.join(member.name for member in members)}"
+        )
+    return [
+        _member(here[own.name], met[here[own.name]]) if own.name in here else own for own in members
+    ]
+
+
+def _agreement(run: str, spec: RunSpec, members: Sequence[Member]) -> Agreement:
+    """What can be agreed on: all silos must have the same feature columns."""
+    if len({member.features for member in members}) > 1:
+        counts = ", ".join(f"{member.name} has {member.features}" for member in members)
+        raise InputError(f"all silos need the same feature columns: {counts}")
+    classes = max(member.classes for member in members)
+    nodes = sum(member.nodes for member in members)
+    return Agreement(run, spec, members[0].features, classes, nodes)
+
+
+def _promise(answer: Mapping[str, Any]) -> Promise:
+    """What a silo says that it promises; it may say anything."""
+    try:
+        found = {name: answer["sound"][name] for name in ("epsilon", "delta", "verdict")}
+        epsilon, delta, verdict = found.values()
+        if epsilon is not None and not _is_within(epsilon, sys.float_info.max):
+            raise ValueError(f"ε is {epsilon}")
+        if not _is_within(delta, 1):
+            raise ValueError(f"δ is {delta}")
+        if verdict not in _VERDICTS:
+            raise ValueError(f"the verdict is {verdict}")
+    except (LookupError, TypeError, ValueError) as error:
+        raise InputError(
+            f"a silo says wrongly what it promises ({one_line(repr(error))})"
+        ) from None
+    return found
+
+
+def _is_within(value: object, largest: float) -> bool:
+    """Whether this is a number from 0 to the largest."""
+    return isinstance(value, int | float) and type(value) is not bool and 0 <= value <= largest
+
+
+def _run_name(folder: Path, spec: RunSpec) -> str:
+    """The run's name: one for each run, the same when it goes on."""
+    file = folder / RUN_NAME
+    if not file.exists():
+        method = re.sub("[^A-Za-z0-9]+", "-", spec.method.partition(":")[2] or spec.method)
+        name = f"{method.strip('-')[:40]}-{secrets.token_hex(6)}"
+        write_atomically(file, json.dumps({"run": name}) + "\n")
+    return str(json.loads(file.read_text())["run"])
+
+
+def _remember(
+    folder: Path, run: str, members: Sequence[Member], promised: Sequence[Promise]
+) -> None:
+    """Writes down who takes part, in the clients' order, and what each promises."""
+    silos = [{**asdict(own), "sound": sound} for own, sound in zip(members, promised, strict=True)]
+    write_atomically(folder / RUN_NAME, json.dumps({"run": run, "silos": silos}, indent=1) + "\n")
+
+
+def _earlier(folder: Path) -> list[tuple[Member, Promise]]:
+    """What was written down when the run began; nothing if it did not."""
+    file = folder / RUN_NAME
+    silos = json.loads(file.read_text()).get("silos", []) if file.exists() else []
+    promised = [own.pop("sound") for own in silos]
+    return [(Member(**own), sound) for own, sound in zip(silos, promised, strict=True)]
+
+
+def _record(
+    agreement: Agreement,
+    journal: Journal,
+    members: Sequence[Member],
+    promised: list[Promise],
+    remote_runtime: RemoteRuntime,
+) -> Record:
+    record = make_record(
+        agreement.spec,
+        split="given",
+        data={
+            "nodes": agreement.nodes,
+            "features": agreement.features,
+            "classes": agreement.classes,
+        },
+        history=journal.history,
+        best=journal.best,
+        traffic=journal.meter.counts(),
+        privacy=_privacy(agreement.spec, promised),
+        seconds={
+            "total": sum(journal.seconds.values()),
+            "phases": journal.seconds,
+            "measuring": journal.measuring_seconds,
+        },
+    )
+    names = [member.name for member in members]
+    left_out = [{**vars(own), "silo": names[own.client]} for own in remote_runtime.offences]
+    return {
+        **record,
+        "dataset": "silos",
+        "partition": "given",
+        "federation": {"silos": names, "left_out": left_out},
+    }
+
+
+def _privacy(spec: RunSpec, sound: list[Promise]) -> dict[str, Any]:
+    """What the silos say that they promise; the worst of it counts."""
+    unbounded = [own for own in sound if own["epsilon"] is None]
+    worst = unbounded[0] if unbounded else max(sound, key=lambda own: float(own["epsilon"]))
+    return {
+        "mechanism": spec.privacy.mechanism,
+        "verdict": worst["verdict"],
+        "statement": _STATEMENT,
+        "sound": worst,
+        "silos": sound,
+    }

@@ -1,0 +1,286 @@
+"""The silo's side of a federation over a network: it answers envelopes from its own data.
+
+A envelope may come twice, or after the silo was killed and started again. So an answer is kept with
+the place in the run that it belongs to, and the same envelope gets the same answer. A silo that
+finds itself elsewhere in the run than the server says so, and is told what it missed.
+"""
+
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from feddep.deployment.protocol.agreement import Agreement, digest_of
+from feddep.deployment.protocol.consent import Consent, planned_price
+from feddep.deployment.protocol.disclosure_log import DisclosureLog, agreements, counted
+from feddep.deployment.protocol.disclosure_log import sent as left_in
+from feddep.deployment.protocol.memory import Answer, Pieces, RunMemory
+from feddep.errors import FeddepError, InputError
+from feddep.federation.client import Client
+from feddep.federation.inspection import inspect_request
+from feddep.federation.messages import Reply, Request, State, group, pack
+from feddep.graph.graph import Graph
+from feddep.learning.silo import Secret, open_silo
+from feddep.privacy.accountant import NOTHING, Guarantee
+from feddep.runs.files import write_atomically
+from feddep.runs.folder import write_model
+from feddep.runs.ledgers import plain
+from feddep.runs.records import versions
+from feddep.runtime.envelope import Envelope
+from feddep.scenario.spec import RunSpec
+
+log = logging.getLogger("feddep")
+_WORDS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_ -]{0,63}")  # some become names of files
+
+
+@dataclass(frozen=True, eq=False)
+class SiloService:
+    """One silo at work.
+
+    Attributes:
+        name: the silo's.
+        graph: loads its data.
+        client: its number, where the data have one; else the server numbers silos by name.
+        consent: what its owner allows; None, in simulations, allows everything.
+        disclosures: where everything that leaves is written down first.
+        secret: root of its own random draws. None takes the run's seed, which the server knows
+            too: then nothing that is drawn at random protects against the server.
+        results: folder for what the silo gets out of runs.
+    """
+
+    name: str
+    graph: Callable[[], Graph]
+    client: int | None = None
+    consent: Consent | None = None
+    disclosures: DisclosureLog | None = None
+    secret: int | None = None
+    results: Path | None = None
+
+    def answer(self, envelope: Envelope, pieces: Callable[[str], Pieces]) -> Envelope:
+        """Answers any envelope; what cannot be done is refused with its reason.
+
+        Args:
+            envelope: from the server.
+            pieces: where the silo remembers a run of that name.
+        """
+        kinds = {"agree": self._agree, "request": self._request, "close": self._close}
+        try:
+            kind = envelope.header.get("kind")
+            if kind == "hello":
+                return self._hello()
+            if not isinstance(kind, str) or kind not in kinds:
+                raise InputError(f"expected a envelope about {', '.join(kinds)} (got {kind!r})")
+            return kinds[kind](envelope, RunMemory(pieces(_text(envelope.header, "run"))))
+        except FeddepError as error:
+            log.warning("%s refuses: %s", self.name, error)
+            return Envelope({"refused": str(error)})
+        except Exception as error:  # nothing that a server sends may end a silo's process
+            log.exception("%s cannot answer", self.name)
+            return Envelope({"refused": f"cannot answer: {type(error).__name__}"})
+
+    def _hello(self) -> Envelope:
+        graph = self.graph()
+        return Envelope(
+            {
+                "name": self.name,
+                "client": self.client,
+                "nodes": graph.nodes,
+                "features": graph.feature_count,
+                "classes": graph.classes,
+                "version": versions()["feddep"],
+            }
+        )
+
+    def _agree(self, envelope: Envelope, memory: RunMemory) -> Envelope:
+        try:
+            known = self._agreed(envelope, memory)
+        except FeddepError as error:
+            if self.disclosures is not None:
+                self.disclosures.refuse(run=_text(envelope.header, "run"), reason=str(error))
+            raise
+        memory.agree(known)
+        return Envelope({"sound": known["sound"]})
+
+    def _agreed(self, envelope: Envelope, memory: RunMemory) -> dict[str, Any]:
+        """What the silo is to know about a run, if it may and can take part; it is noted."""
+        agreement, graph = self._looked_up(envelope.header), self.graph()
+        if graph.feature_count != agreement.features or graph.classes > agreement.classes:
+            raise InputError(
+                f"{self.name} has {graph.feature_count} feature columns and {graph.classes} "
+                f"classes, the run {agreement.features} and {agreement.classes}"
+            )
+        agreement.check_nodes(graph.nodes)
+        sound = planned_price(agreement.spec, agreement.method, agreement.learning, graph)
+        if self.consent is not None and self.secret is None:
+            sound = NOTHING  # the server can repeat whatever is drawn at random
+        self._check_consent(agreement, sound)
+        client = _number(envelope.header, "client")
+        known = {**agreement.to_plain(), "client": client, "sound": plain(sound)}
+        self._check_same(known, memory)
+        if self.disclosures is not None:  # what has left counts, whatever became of the memory
+            known["sent"] = left_in(self.disclosures.path, agreement.run)
+            self.disclosures.agree(
+                run=agreement.run, agreement=digest_of(known), epsilon=sound.epsilon
+            )
+        return known
+
+    def _looked_up(self, values: Mapping[str, Any]) -> Agreement:
+        """An agreement whose method the owner allows: finding a method may import it."""
+        if self.consent is not None:
+            asked = RunSpec.from_toml(str(values.get("spec")))
+            self.consent.check_method(asked.method)
+        return Agreement.from_plain(values)
+
+    def _check_consent(self, agreement: Agreement, sound: Guarantee) -> None:
+        if self.consent is not None:
+            nodes = self.graph().nodes
+            self.consent.check_run(agreement.spec, agreement.method, sound, nodes=nodes)
+
+    def _check_same(self, known: Mapping[str, Any], memory: RunMemory) -> None:
+        """One name, one run: what was promised for a run does not cover another."""
+        before = (
+            set() if self.disclosures is None else agreements(self.disclosures.path, known["run"])
+        )
+        if memory.agreement is not None:
+            before.add(digest_of(memory.agreement))
+        if before - {digest_of(known)}:
+            raise InputError(
+                f"{self.name} has agreed to something else under the name {known['run']}; "
+                "another run needs another name"
+            )
+
+    def _request(self, envelope: Envelope, memory: RunMemory) -> Envelope:
+        header, known = envelope.header, memory.agreement
+        if known is None:
+            return Envelope({"sync": None})
+        agreement = self._looked_up(known)  # the consent may be stricter than it was
+        self._check_consent(agreement, Guarantee(**known["sound"]))
+        request, place = _request_of(envelope, known), _text(header, "place")
+        asked, silent = _fingerprint(envelope), bool(header.get("silent"))
+        last, state, sent = memory.recall()
+        earlier = memory.answer_at(place)
+        if earlier is None or earlier.asked != asked:
+            if earlier is not None:  # other words at the same place: one more answer
+                state = earlier.before
+            elif last != header.get("previous"):
+                return Envelope({"sync": last})
+            reply, after = self._handle(agreement, request, state)
+            if not silent:
+                sent = self._released(agreement.spec, request.phase, reply, sent)
+            earlier = Answer(place, asked, reply, state)
+            memory.move_on(earlier, after, sent)
+        if silent:
+            return Envelope({"done": place})
+        return self._hand_over(earlier.reply, request, known)
+
+    def _handle(self, agreement: Agreement, request: Request, state: State) -> tuple[Reply, State]:
+        node = _opened(self, agreement, request.client)
+        inspect_request(request, replace(agreement.expected, nodes=node.silo.graph.nodes))
+        return node.handle(request, state)
+
+    def _released(
+        self, spec: RunSpec, phase: str, reply: Reply, sent: Mapping[str, int]
+    ) -> dict[str, int]:
+        """What will have left with this reply, if the owner and the promised ε let it."""
+        if self.consent is not None:
+            self.consent.check_reply(phase, reply, sent)
+        names = counted(phase, reply.arrays, reply.metrics)
+        after = {**sent, **{name: sent.get(name, 0) + 1 for name in names}}
+        rounds = spec.training.rounds
+        if spec.privacy.edges_capped and after.get("classifier", 0) > rounds:
+            raise InputError(
+                f"{self.name} promised its ε for {rounds} trained classifiers, and all of them "
+                "have left; another one would cost more"
+            )
+        return after
+
+    def _hand_over(self, reply: Reply, request: Request, known: Mapping[str, Any]) -> Envelope:
+        """Writes down what is about to leave, then lets it."""
+        if self.disclosures is not None:
+            self.disclosures.append(
+                run=known["run"],
+                phase=request.phase,
+                step=request.step,
+                round=request.round,
+                reply=reply,
+                epsilon=known["sound"]["epsilon"],
+            )
+        return Envelope({"client": reply.client, "metrics": dict(reply.metrics)}, reply.arrays)
+
+    def _close(self, envelope: Envelope, memory: RunMemory) -> Envelope:
+        """Keeps what the silo gets out of the run, and forgets the rest."""
+        known = memory.agreement
+        if known is not None:
+            _check_result(envelope, self._looked_up(known), known["client"])
+            if self.results is not None:
+                _, state, _ = memory.recall()
+                self._keep(known, envelope, state, self.results / known["run"])
+            memory.forget()
+        return Envelope({"done": True})
+
+    def _keep(
+        self, known: Mapping[str, Any], envelope: Envelope, state: State, folder: Path
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        classifier = group(envelope.arrays, "classifier") or group(state, "classifier")
+        for name, weights in (("model", classifier), ("generator", group(state, "generator"))):
+            if weights:
+                write_model(folder / f"{name}.safetensors", [weights])
+        write_atomically(folder / "spec.toml", known["spec"])
+        report = {"privacy": {"sound": known["sound"]}, "scores": envelope.header.get("scores")}
+        write_atomically(folder / "silo.json", json.dumps(report, indent=2) + "\n")
+
+
+@lru_cache(maxsize=4)
+def _opened(service: SiloService, agreement: Agreement, client: int) -> Client:
+    """A node ready to answer. A process that answers several envelopes opens its data once."""
+    torch.set_num_threads(1)
+    method = agreement.method
+    secret = None if service.secret is None else Secret(service.secret, agreement.run)
+    silo = open_silo(client, service.graph(), agreement.learning, torch.device("cpu"), secret)
+    return Client(silo, method.phases, method.discloses)
+
+
+def _request_of(envelope: Envelope, known: Mapping[str, Any]) -> Request:
+    header = envelope.header
+    client = _number(header, "client")
+    if client != known["client"]:
+        raise InputError(f"this silo is client {known['client']} of the run (got {client})")
+    phase, step, round_ = _text(header, "phase"), _text(header, "step"), _number(header, "round")
+    return Request(client, phase, step, round_, envelope.arrays)
+
+
+def _check_result(envelope: Envelope, agreement: Agreement, client: int) -> None:
+    """What the server gives away at the end is looked at like all that it sends."""
+    last = agreement.method.phases[-1].name
+    inspect_request(Request(client, last, "close", 0, envelope.arrays), agreement.expected)
+
+
+def _fingerprint(envelope: Envelope) -> str:
+    """The same for the same envelope.
+
+    The same question aloud and in silence is two: only what is answered aloud counts as sent.
+    """
+    text = json.dumps(dict(envelope.header), sort_keys=True)
+    return hashlib.sha256(text.encode() + pack({}, envelope.arrays)).hexdigest()
+
+
+def _text(header: Mapping[str, Any], key: str) -> str:
+    value = header.get(key)
+    if not isinstance(value, str) or not _WORDS.fullmatch(value):
+        raise InputError(f"a envelope needs a {key} (got {value!r})")
+    return value
+
+
+def _number(header: Mapping[str, Any], key: str) -> int:
+    value = header.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise InputError(f"a envelope needs a {key}, 0 or more (got {value!r})")
+    return value

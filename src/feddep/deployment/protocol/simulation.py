@@ -1,0 +1,81 @@
+"""``feddep run`` on Flower's simulation: every client is a node of Flower's."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from feddep.algorithms import find_method
+from feddep.algorithms.method import Method
+from feddep.deployment.protocol.agreement import Agreement, check_federated
+from feddep.deployment.protocol.federate import in_order
+from feddep.deployment.protocol.remote_runtime import RemoteRuntime, meet
+from feddep.deployment.protocol.simulated_silo import simulated_app
+from feddep.deployment.protocol.wait_policy import WaitPolicy
+from feddep.graph.shard import Shards, write_shards
+from feddep.learning.spec import LearningSpec
+from feddep.runs.pipeline import cores, run
+from feddep.runs.result import Result
+from feddep.runtime.client_pool import ClientPool
+from feddep.runtime.envelope import Channel
+from feddep.runtime.flower import Grid
+from feddep.runtime.flower.channel import FlowerChannel
+from feddep.runtime.flower.simulation import simulate
+from feddep.scenario.spec import RunSpec
+
+CLUSTER = "RAY_ADDRESS"
+
+
+def check_can_run(method: str) -> None:
+    """Refuses what is no federation, before anything is claimed or loaded."""
+    check_federated(find_method(method))
+
+
+def run_simulated(
+    spec: RunSpec, shards: Shards, *, workers: int | None = None, **options: Any
+) -> Result:
+    """:func:`~feddep.runs.pipeline.run` with Flower's nodes for clients.
+
+    With the environment variable ``RAY_ADDRESS`` a Ray that runs already is used, over several
+    machines if it has them. The clients' data stand in a temporary folder (``TMPDIR``), which all
+    these machines must see.
+    """
+    with tempfile.TemporaryDirectory(prefix="feddep-") as folder:
+        data = Path(folder) / "shards"
+        write_shards(shards, data)
+        results: list[Result] = []
+
+        def main(grid: Grid) -> None:
+            start = partial(convened, spec, FlowerChannel(grid), Path(folder) / "requests")
+            results.append(run(spec, shards, start=start, **options))
+
+        address = os.environ.get(CLUSTER)
+        simulate(main, simulated_app(data), shards.clients, workers or cores(), address)
+    return results[0]
+
+
+@contextmanager
+def convened(
+    spec: RunSpec,
+    channel: Channel,
+    requests: Path,
+    shards: Shards,
+    method: Method,
+    learning: LearningSpec,
+) -> Iterator[RemoteRuntime]:
+    """A federation over simulated silos; scores on the whole graph are measured here."""
+    wait_policy = WaitPolicy()
+    silos = in_order(meet(channel, shards.clients, wait_policy))
+    nodes = shards.graph.nodes
+    agreement = Agreement("simulation", spec, learning.features, learning.classes, nodes)
+    host = ClientPool(method, learning, torch.device("cpu"), {}, lambda: shards.graph)
+    remote_runtime = RemoteRuntime(
+        channel, agreement, silos, requests, wait_policy, measure=host.score
+    )
+    remote_runtime.agree(range(len(silos)))
+    yield remote_runtime

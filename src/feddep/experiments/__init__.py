@@ -1,1 +1,0 @@
-"""Runs: from a spec to a record on disk."""

@@ -1,0 +1,92 @@
+"""What all parties of a run agree on before it starts."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from annotated_types import Ge, Gt
+
+from feddep.learning.prototypes import EmbeddingSpec
+from feddep.models.generator import GeneratorSpec
+from feddep.models.sage import FusedSage, Fusion, ModelSpec, initialise
+from feddep.models.weights import Weights, from_arrays
+from feddep.privacy.robustness import AggregationSpec
+from feddep.privacy.spec import PrivacySpec
+from feddep.seeding import Seeds
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSpec:
+    """Mini-batch SGD as in the paper's section 4.1.
+
+    Attributes:
+        rounds: R; in a federation one round is ``local_epochs`` epochs at each client.
+        local_epochs: epochs a client trains in one round.
+        batch_size: nodes in a mini-batch.
+        fanout: d, neighbours drawn for every node and hop.
+        learning_rate: of SGD.
+        weight_decay: L2 penalty (the paper has none).
+        update_clip: C, largest norm of the change that a client sends after a round; 0 sends the
+            weights as they are.
+        update_noise: σ; with a clip norm, N(0, (σC)²) is added to every number that is sent.
+    """
+
+    rounds: Annotated[int, Ge(1)] = 50
+    local_epochs: Annotated[int, Ge(1)] = 1
+    batch_size: Annotated[int, Ge(1)] = 32
+    fanout: Annotated[int, Ge(1)] = 5
+    learning_rate: Annotated[float, Gt(0)] = 0.1
+    weight_decay: Annotated[float, Ge(0)] = 0.0
+    update_clip: Annotated[float, Ge(0)] = 0.0
+    update_noise: Annotated[float, Ge(0)] = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningSpec:
+    """The agreed part of a run.
+
+    Attributes:
+        features: d, feature columns of every silo.
+        classes: number of classes.
+        seed: the run's seed.
+        model: the classifier's shape.
+        training: how it is trained.
+        embedding: the local GNN and its prototypes.
+        generator: DGen.
+        privacy: what stands between the silos' edges and what leaves them.
+        aggregation: how the silos' weights become one classifier.
+        fusion: which of the classifier's layers take embeddings of missing neighbours.
+    """
+
+    features: int
+    classes: int
+    seed: int = 0
+    model: ModelSpec = field(default_factory=ModelSpec)
+    training: TrainingSpec = field(default_factory=TrainingSpec)
+    embedding: EmbeddingSpec = field(default_factory=EmbeddingSpec)
+    generator: GeneratorSpec = field(default_factory=GeneratorSpec)
+    privacy: PrivacySpec = field(default_factory=PrivacySpec)
+    aggregation: AggregationSpec = field(default_factory=AggregationSpec)
+    fusion: Fusion = "none"
+
+    @property
+    def embedding_width(self) -> int:
+        """d_z; embeddings of depth 0 are the features themselves.
+
+        What the last layer alone takes are hidden states, of the layer before it.
+        """
+        if self.fusion == "last":
+            return self.model.hidden
+        return self.embedding.width if self.embedding.depth else self.features
+
+    def classifier(self, weights: Weights | None = None) -> FusedSage:
+        """F with the given weights, or with the initial ones, which one seed fixes for all."""
+        width = 0 if self.fusion == "none" else self.embedding_width
+        last_only = self.fusion == "last"
+        model = FusedSage(self.model, self.features, self.classes, width, last_only=last_only)
+        if weights is None:
+            initialise(model, Seeds(self.seed).child("classifier"))
+            if self.model.embedding_start == "zero":
+                model.zero_embedding_weights()
+        else:
+            from_arrays(model, weights)
+        return model

@@ -1,0 +1,1 @@
+"""One run: carried out, followed, stored, and opened again."""

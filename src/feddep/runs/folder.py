@@ -1,0 +1,208 @@
+"""A run's folder: ``spec.toml``, ``history.jsonl``, ``model.safetensors``, ``record.json``.
+
+While the run goes on it also holds ``checkpoint.bin``, from which ``--resume`` continues.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, Self
+
+from safetensors.numpy import save
+
+from feddep.errors import DataError, InputError
+from feddep.runs.files import Record, read_record, write_atomically
+from feddep.federation.messages import Arrays, grouped, pack, unpack
+from feddep.privacy.events import Ledger, to_plain
+from feddep.scenario.presets import may_set
+from feddep.scenario.spec import RunSpec, spec_keys
+
+_FILES = (
+    "record.json",
+    "model.safetensors",
+    "history.jsonl",
+    "spec.toml",
+    "checkpoint.bin",
+    "ledger.json",
+    "report.html",
+)
+
+_CLIENTS = "clients"
+
+
+def default_folder(spec: RunSpec) -> Path:
+    """A folder under ``runs/`` that is the same for the same spec, so that it can be resumed."""
+    digest = hashlib.sha256(spec.to_toml().encode()).hexdigest()[:8]
+    dataset, clients = plain_name(spec.dataset), spec.partition.clients
+    method = plain_method(spec.method)
+    return Path("runs") / f"{dataset}-m{clients}-{method}-s{spec.seed}-{digest}"
+
+
+def plain_name(dataset: str) -> str:
+    """A data set's name, or the last part of its path, as a part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", Path(dataset).name)[:40] or "data"
+
+
+def plain_method(method: str) -> str:
+    """A method's name as a part of a file's name: ``module:ATTRIBUTE`` loses its colon."""
+    return method.replace(":", "-")
+
+
+def as_stored(spec: RunSpec, path: Path, given: Collection[str]) -> RunSpec:
+    """The spec to resume with: what the user leaves to the preset is as the stored run has it.
+
+    So a preset that has changed since does not change a run that has begun.
+    """
+    if not any((path / name).is_file() for name in ("checkpoint.bin", "record.json")):
+        return spec
+    stored = RunSpec.read(path / "spec.toml")
+    left = [key for key in spec_keys() if may_set(key) and key not in given]
+    return spec.with_settings({key: stored.value_of(key) for key in left})
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run is stored. In a with statement, a run that fails early leaves no folder behind.
+
+    Attributes:
+        path: the folder.
+        is_new: :meth:`claim` made it.
+    """
+
+    path: Path
+    is_new: bool = False
+
+    @classmethod
+    def claim(cls, path: Path, spec: RunSpec, *, resume: bool) -> "RunFolder":
+        """Makes the folder ready before any work is done.
+
+        Without ``resume`` a finished run of the same spec is replaced and an unfinished one is
+        refused, as is a folder that holds something else or cannot be written.
+        """
+        try:
+            folder = cls(path, is_new=not path.exists())
+            folder._refuse_to_mix(spec)
+            if not resume and (path / "checkpoint.bin").exists():
+                raise InputError(
+                    f"{path} holds an unfinished run; add --resume to go on with it, or delete it"
+                )
+            path.mkdir(parents=True, exist_ok=True)
+            if not resume:
+                folder.clear()
+            write_atomically(path / "spec.toml", spec.to_toml())
+        except OSError as error:
+            raise InputError(
+                f"cannot write to {path}: {error.strerror}; choose another --out"
+            ) from None
+        return folder
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """After an error, takes the claim back unless there is something to resume."""
+        if kind is None or self._content() != ["spec.toml"]:
+            return
+        (self.path / "spec.toml").unlink()
+        if self.is_new:
+            self.path.rmdir()
+
+    def finished(self) -> Record | None:
+        """The record, if the run is complete."""
+        file = self.path / "record.json"
+        return read_record(file) if file.exists() else None
+
+    def save_checkpoint(self, header: dict[str, Any], arrays: Arrays) -> None:
+        """Stores all that is needed to go on."""
+        write_atomically(self.path / "checkpoint.bin", pack(header, arrays))
+
+    def load_checkpoint(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """What :meth:`save_checkpoint` stored last, if anything."""
+        file = self.path / "checkpoint.bin"
+        if not file.exists():
+            return None
+        try:
+            return unpack(file.read_bytes())
+        except DataError as error:
+            raise DataError(f"{file} is damaged: {error}; delete it and start again") from None
+
+    def write_history(self, history: Sequence[dict[str, Any]]) -> None:
+        """One line a round."""
+        lines = "".join(json.dumps(entry) + "\n" for entry in history)
+        write_atomically(self.path / "history.jsonl", lines)
+
+    def finish(
+        self,
+        record: Record,
+        history: Sequence[dict[str, Any]],
+        classifiers: Sequence[Arrays],
+        generators: Sequence[Arrays] = (),
+        ledgers: Sequence[Ledger] = (),
+    ) -> None:
+        """Stores the results; the record comes last, so that its presence means a complete run.
+
+        Args:
+            record: the run's record.
+            history: one entry for each round.
+            classifiers: the weights at the best round, unless silos keep them.
+            generators: each client's DGen, for methods that have one, so that a silo can mend
+                its subgraph again later.
+            ledgers: what each client's mechanisms did and what left it.
+        """
+        self.write_history(history)
+        if classifiers:  # or they stayed with the silos
+            write_model(self.path / "model.safetensors", classifiers)
+        for client, generator in enumerate(generators):
+            own = self.path / _CLIENTS / str(client)
+            own.mkdir(parents=True, exist_ok=True)
+            write_model(own / "generator.safetensors", [generator])
+        if ledgers:
+            rows = [to_plain(ledger) for ledger in ledgers]
+            write_atomically(self.path / "ledger.json", json.dumps(rows) + "\n")
+        write_atomically(self.path / "record.json", json.dumps(record, indent=2) + "\n")
+        (self.path / "checkpoint.bin").unlink(missing_ok=True)
+
+    def _refuse_to_mix(self, spec: RunSpec) -> None:
+        content = self._content()
+        if "spec.toml" not in content:
+            if content:
+                raise InputError(f"{self.path} is not empty and holds no run; choose another --out")
+            return
+        if content == ["spec.toml"]:  # of a run that was killed before it had anything to keep
+            return
+        earlier = RunSpec.read(self.path / "spec.toml")
+        if earlier != spec:
+            raise InputError(
+                f"{self.path} holds a run with another spec ({_difference(earlier, spec)}); "
+                "delete that folder or choose another one"
+            )
+
+    def clear(self) -> None:
+        """Takes away what a finished run has left."""
+        for name in _FILES:
+            (self.path / name).unlink(missing_ok=True)
+        if (self.path / _CLIENTS).is_dir():
+            rmtree(self.path / _CLIENTS)
+
+    def _content(self) -> list[str]:
+        return [file.name for file in self.path.iterdir()] if self.path.is_dir() else []
+
+
+def write_model(path: Path, classifiers: Sequence[Arrays]) -> None:
+    """One classifier under its own names; several each under ``client-i/``."""
+    arrays = dict(classifiers[0])
+    if len(classifiers) > 1:
+        arrays = {}
+        for client, classifier in enumerate(classifiers):
+            arrays |= grouped(f"client-{client}", classifier)
+    write_atomically(path, save(arrays))
+
+
+def _difference(one: RunSpec, other: RunSpec) -> str:
+    rows = zip(one.to_toml().splitlines(), other.to_toml().splitlines(), strict=False)
+    changed = [f"{a} there, {b} here" for a, b in rows if a != b]
+    return changed[0] if changed else "other keys"

@@ -1,0 +1,173 @@
+"""Following a run: history, best round, times, checkpoints."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from math import isfinite, nan
+from typing import Any, Protocol
+
+from feddep.errors import InterruptedRunError
+from feddep.runs.folder import RunFolder
+from feddep.runs.records import entry_of
+from feddep.federation.run_phases import Progress
+from feddep.federation.messages import Arrays, State, group, grouped
+from feddep.federation.metering import Meter
+from feddep.federation.phase import AnyPhase, Report
+from feddep.learning.evaluation import Scores
+from feddep.runtime.runtime import Runtime
+
+CHECKPOINT_SECONDS = 10.0
+
+
+class Watcher(Protocol):
+    """Somebody who wants to see how a run goes on, such as a progress bar."""
+
+    def __call__(self, phase: str, round: int, rounds: int, val: float | None) -> None:
+        """Called after every round; ``val`` is the newest validation accuracy, if any."""
+        ...
+
+
+@dataclass
+class Journal:
+    """Everything that is noted between the rounds of a run.
+
+    Args:
+        runtime: where classifiers are measured and clients' memories are kept.
+        meter: the traffic so far.
+        rounds: rounds of each phase, for the progress bar.
+        folder: where checkpoints go; None keeps nothing.
+        watch: told after every round.
+        stop_requested: asked after every round; True ends the run with a checkpoint.
+        checkpoint_seconds: between checkpoints, at least; None takes CHECKPOINT_SECONDS.
+    """
+
+    runtime: Runtime
+    meter: Meter
+    rounds: Mapping[str, int]
+    folder: RunFolder | None = None
+    watch: Watcher | None = None
+    stop_requested: Callable[[], bool] = lambda: False
+    checkpoint_seconds: float | None = None
+    history: list[dict[str, Any]] = field(default_factory=list)
+    best: int = 0
+    classifiers: Sequence[Arrays] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
+    measuring_seconds: float = 0.0
+    diverged: str = ""
+
+    def __post_init__(self) -> None:
+        self._pending: list[tuple[dict[str, Any], Future[list[Scores]]]] = []
+        self.began = self._mark = self._saved = time.perf_counter()
+
+    def start(self) -> None:
+        """Starts the clock."""
+        self.began = self._mark = self._saved = time.perf_counter()
+
+    def after_round(self, phase: AnyPhase, report: Report | None, progress: Progress) -> None:
+        """Notes one round; called by the round loop.
+
+        Raises:
+            InterruptedRunError: a stop was requested; the checkpoint is written.
+        """
+        now = time.perf_counter()
+        self.seconds[phase.name] = self.seconds.get(phase.name, 0.0) + now - self._mark
+        if report is not None and report.round > 0:
+            self._note(report)
+        if self.watch is not None:
+            val = report.metrics.get("silo_val") if report else None
+            self.watch(phase.name, progress.round, self.rounds[phase.name], val)
+        stopping = self.stop_requested()
+        pause = CHECKPOINT_SECONDS if self.checkpoint_seconds is None else self.checkpoint_seconds
+        if stopping or time.perf_counter() - self._saved >= pause:
+            self._checkpoint(progress)
+        if stopping:
+            raise InterruptedRunError(
+                "stopped; the same command goes on from here (feddep run: with --resume)"
+            )
+        self._mark = time.perf_counter()
+        self.measuring_seconds += self._mark - now
+
+    def finish(self) -> None:
+        """Waits for the last measurements."""
+        for entry, future in self._pending:
+            scores = future.result()
+            entry["global"] = {"test": _mean("test", scores), "val": _mean("val", scores)}
+        self._pending.clear()
+
+    def restore(self, known: State | None = None) -> Progress:
+        """Goes on from the folder's checkpoint, or from the beginning if there is none.
+
+        Args:
+            known: what the server knows at the beginning.
+        """
+        stored = self.folder.load_checkpoint() if self.folder else None
+        if stored is None:
+            return Progress(state=known or {})
+        header, arrays = stored
+        self.history, self.best = header["history"], header["best"]
+        self.seconds, self.measuring_seconds = header["seconds"], header["measuring_seconds"]
+        self.meter.restore(header["traffic"])
+        self.meter.sent = header["sent"]
+        self.classifiers = [group(arrays, f"best-{i}") for i in range(header["classifiers"])]
+        self.runtime.restore([group(arrays, f"client-{i}") for i in range(header["clients"])])
+        return Progress(header["phase"], header["round"], group(arrays, "server"))
+
+    def _note(self, report: Report) -> None:
+        metrics = report.metrics
+        loss = metrics.get("loss", nan)
+        entry: dict[str, Any] = {
+            "round": report.round,
+            "loss": loss if isfinite(loss) else None,  # JSON knows no NaN
+            "silo": {"test": metrics.get("silo_test"), "val": metrics.get("silo_val")},
+            "global": {"test": None, "val": None},
+            "seconds": round(sum(self.seconds.values()), 6),
+        }
+        self.history.append(entry)
+        self._pending.append((entry, self.runtime.measure(report.classifier)))
+        if self._is_best(entry):
+            self.best = report.round
+            own = report.classifier
+            self.classifiers = (
+                [own]
+                if own is not None
+                else [group(state, "classifier") for state in self.runtime.states()]
+            )
+
+    def _is_best(self, entry: Mapping[str, Any]) -> bool:
+        """Better than any round before; as long as nobody could validate, the last one counts."""
+        best = entry_of(self.history, self.best)["silo"]["val"] if self.best else None
+        val = entry["silo"]["val"]
+        return best is None or (val is not None and bool(val > best))
+
+    def _checkpoint(self, progress: Progress) -> None:
+        if self.folder is None:
+            return
+        self.finish()
+        states = self.runtime.states()
+        arrays: dict[str, Any] = grouped("server", progress.state)
+        for client, state in enumerate(states):
+            arrays |= grouped(f"client-{client}", state)
+        for number, classifier in enumerate(self.classifiers):
+            arrays |= grouped(f"best-{number}", classifier)
+        header = {
+            "phase": progress.phase,
+            "round": progress.round,
+            "clients": len(states),
+            "classifiers": len(self.classifiers),
+            "history": self.history,
+            "best": self.best,
+            "seconds": self.seconds,
+            "measuring_seconds": self.measuring_seconds,
+            "traffic": self.meter.counts(),
+            "sent": self.meter.sent,
+        }
+        self.folder.save_checkpoint(header, arrays)
+        self.folder.write_history(self.history)
+        self._saved = time.perf_counter()
+
+
+def _mean(part: str, scores: Sequence[Scores]) -> float | None:
+    """The mean accuracy of several classifiers; of one, its own; None if nobody could measure."""
+    values = [getattr(entry, part) for entry in scores]
+    return None if None in values or not values else sum(values) / len(values)

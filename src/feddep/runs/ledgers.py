@@ -1,0 +1,168 @@
+"""A run's ledger: what its mechanisms did at each client, and everything that left it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from feddep.algorithms.method import Method
+from feddep.graph.graph import Graph
+from feddep.learning.private_training import classifier_gradients, embedding_gradients
+from feddep.learning.spec import LearningSpec
+from feddep.phases.averaging import Averaging
+from feddep.privacy.accountant import (
+    Guarantee,
+    Prices,
+    edge_level,
+    example_level,
+    price,
+    worst_of,
+)
+from feddep.privacy.events import (
+    BernoulliSelection,
+    CappedGradients,
+    Event,
+    FullNeighbours,
+    KnownCrossings,
+    Ledger,
+    Message,
+    NeighbourSampling,
+    NoisedGradients,
+    OneShotSampling,
+    RandomisedResponse,
+    SparseResponse,
+)
+from feddep.privacy.response import smallest_create
+from feddep.privacy.sampling import one_shot_delta
+from feddep.privacy.statement import statement
+
+_GENERATING = frozenset({"generator_training", "peer_search"})
+
+
+def mechanism_events(method: Method, learning: LearningSpec, graph: Graph) -> list[Event]:
+    """What the mechanisms do with one client's graph in a run of the method."""
+    spec, training = learning.privacy, learning.training
+    phases = {phase.name for phase in method.phases}
+    degrees = _histogram(graph)
+    events: list[Event] = [KnownCrossings()] if method.sees_cross_edges else []
+    if spec.mechanism == "randomised-response":
+        events.append(response_event(spec.epsilon, spec.keep_edge))
+    if spec.mechanism == "one-shot":
+        events.append(_one_shot(graph, training.fanout))
+    if "local_gnn" in phases and learning.embedding.depth:
+        epochs, depth = learning.embedding.epochs, learning.embedding.depth
+        if spec.mechanism == "dp-sgd":
+            events += [FullNeighbours("embeddings"), embedding_gradients(learning, graph)]
+        elif spec.mechanism == "none":
+            events.append(FullNeighbours("embeddings"))
+        else:
+            events.append(NeighbourSampling("embeddings", training.fanout, depth, epochs, degrees))
+    if phases & _GENERATING:
+        events.append(BernoulliSelection(learning.generator.keep))
+    noised = [p for p in method.phases if type(p) is Averaging and p.is_private(learning)]
+    if noised:  # a subclass may send more than its parent
+        events += [classifier_gradients(learning, graph, phase.name) for phase in noised]
+    else:
+        passes = training.rounds * training.local_epochs
+        events.append(
+            NeighbourSampling("classifier", training.fanout, learning.model.layers, passes, degrees)
+        )
+    if training.update_clip and training.update_noise:
+        noise, clip = training.update_noise, training.update_clip
+        events.append(NoisedGradients("updates", noise, clip, 1.0, training.rounds))
+    return events
+
+
+def response_event(epsilon: float, keep: float) -> RandomisedResponse | SparseResponse:
+    """Randomised response at ε: symmetric, or with edges kept at a rate of its own."""
+    if keep:
+        return SparseResponse(keep, smallest_create(epsilon, keep))
+    return RandomisedResponse(epsilon)
+
+
+def message_events(sent: Mapping[str, Sequence[int]], client: int) -> list[Event]:
+    """What left one client, from the meter's counts."""
+    events: list[Event] = []
+    for key, (times, size) in sent.items():
+        who, phase, name = key.split("/", 2)
+        if int(who) == client:
+            events.append(Message(phase, name, times, size))
+    return events
+
+
+def privacy_record(
+    mechanism: str, ledgers: Sequence[Ledger], edges: Sequence[int], delta: float, prime: float
+) -> dict[str, Any]:
+    """The entry ``privacy`` of a record: three prices of the client that is worst off, in words.
+
+    Args:
+        mechanism: the run's.
+        ledgers: every client's.
+        edges: in every client's graph.
+        delta: δ at which DP-SGD is priced.
+        prime: δ' of the composition theorem.
+    """
+    prices = [price(own, count, prime) for own, count in zip(ledgers, edges, strict=True)]
+    worst = worst_of(prices)
+    noised = [e for own in ledgers for e in own if isinstance(e, NoisedGradients)]
+    examples = [example_level(e, delta) for e in set(noised) if e.purpose != "updates"]
+    found = {
+        "mechanism": mechanism,
+        "verdict": worst.sound.verdict,
+        "statement": statement(mechanism, worst, ledgers),
+        "paper": plain(worst.paper),
+        "composed": plain(worst.composed),
+        "sound": plain(worst.sound),
+        "composed_quantiles": _quantiles(worst),
+        "deltas": {"delta": delta, "delta_prime": prime},
+        "example_level": {"epsilon": finite(max(examples)), "delta": delta} if examples else None,
+        "relation": "paper and composed: one entry of one neighbour list; sound: one undirected "
+        "edge inside one silo. Node set, features, labels and split count as public.",
+    }
+    capped = [e for e in noised if isinstance(e, CappedGradients)]
+    if capped:  # of this training alone; whether it bounds all that left, sound tells
+        found["edge_level"] = edge_entry(capped)
+    return found
+
+
+def edge_entry(events: Sequence[CappedGradients]) -> dict[str, Any]:
+    """What noised gradients cost one undirected edge: those that are worst off."""
+    epsilon, worst = max(((edge_level(e), e) for e in events), key=lambda pair: pair[0])
+    return {
+        "epsilon": finite(epsilon),
+        "delta": worst.delta,
+        "of": worst.purpose,
+        "touched": worst.touched,
+        "noise": worst.noise,
+    }
+
+
+def finite(epsilon: float) -> float | None:
+    """An ε as plain data: JSON has no infinity, and None says that there is no bound."""
+    return epsilon if math.isfinite(epsilon) else None
+
+
+def plain(found: Guarantee) -> dict[str, Any]:
+    """A guarantee as plain data."""
+    return {"epsilon": found.epsilon, "delta": found.delta, "verdict": found.verdict}
+
+
+def _quantiles(prices: Prices) -> dict[str, dict[str, float]] | None:
+    if not prices.quantiles:
+        return None
+    names = ("median", "90%", "99%", "worst")
+    rows = zip(names, prices.quantiles, strict=True)
+    return {name: {"epsilon": float(e), "delta": float(d)} for name, (e, d) in rows}
+
+
+def _histogram(graph: Graph) -> tuple[tuple[int, int], ...]:
+    values, counts = np.unique(graph.degrees, return_counts=True)
+    return tuple(zip(values.tolist(), counts.tolist(), strict=True))
+
+
+def _one_shot(graph: Graph, fanout: int) -> OneShotSampling:
+    by_node = np.array([one_shot_delta(int(degree), fanout) for degree in graph.degrees])
+    u, v = graph.edge_list().T
+    by_edge = 1 - (1 - by_node[u]) * (1 - by_node[v])
+    return OneShotSampling(fanout, float(by_node.max(initial=0.0)), float(by_edge.max(initial=0.0)))

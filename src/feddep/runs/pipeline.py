@@ -1,0 +1,161 @@
+"""The story of a run: from a spec and the parties' data to a record."""
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+
+from feddep.algorithms import find_method
+from feddep.algorithms.method import Method
+from feddep.errors import DivergedError
+from feddep.runs.folder import RunFolder
+from feddep.runs.journal import Journal, Watcher
+from feddep.runs.ledgers import mechanism_events, message_events, privacy_record
+from feddep.runs.records import make_record, sizes_of
+from feddep.runs.result import Result
+from feddep.federation.run_phases import run_phases
+from feddep.federation.messages import State, group
+from feddep.federation.metering import Meter
+from feddep.graph.shard import Shards
+from feddep.learning.classifier import Classifier
+from feddep.learning.spec import LearningSpec
+from feddep.privacy.events import Ledger
+from feddep.runtime.inprocess import InProcess
+from feddep.runtime.runtime import Runtime
+from feddep.scenario.build import initial_server_state, parties, learning_spec_for
+from feddep.scenario.spec import RunSpec
+
+Start = Callable[[Shards, Method, LearningSpec], AbstractContextManager[Runtime]]
+"""Starts a federation over the shards of a simulation."""
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run(
+    spec: RunSpec,
+    shards: Shards,
+    *,
+    workers: int | None = None,
+    device: str = "auto",
+    folder: RunFolder | None = None,
+    loading_seconds: float = 0.0,
+    watch: Watcher | None = None,
+    stop_requested: Callable[[], bool] = lambda: False,
+    start: Start | None = None,
+    keep_diverged: bool = False,
+) -> Result:
+    """Runs the spec's method over the shards; a folder's checkpoint, if any, is continued.
+
+    Args:
+        spec: what to run.
+        shards: the parties' data.
+        workers: processes of the federation on this machine; None takes the cores.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        folder: where the run is stored.
+        loading_seconds: for the record.
+        watch: told after every round.
+        stop_requested: asked after every round.
+        start: starts another runtime than the one on this machine.
+        keep_diverged: training that runs away ends the run there, with the best round before.
+    """
+    method = find_method(spec.method)
+    learning = learning_spec_for(spec, shards.graph, method)
+    started = time.perf_counter()
+    here = partial(InProcess, workers=workers or cores(), device=device)
+    with (start or here)(shards, method, learning) as runtime:
+        journal = run_method(
+            method,
+            learning,
+            runtime,
+            initial_server_state(shards, method),
+            folder=None if start else folder,  # elsewhere clients keep their memories themselves
+            watch=watch,
+            stop_requested=stop_requested,
+            keep_diverged=keep_diverged,
+        )
+        generators = [group(state, "generator") for state in runtime.states()]
+    ledgers, edges = _ledgers(method, learning, shards, journal.meter)
+    record = make_record(
+        spec,
+        split=shards.split,
+        data=sizes_of(shards),
+        history=journal.history,
+        best=journal.best,
+        traffic=journal.meter.counts(),
+        privacy=privacy_record(
+            spec.privacy.mechanism, ledgers, edges, spec.privacy.delta, spec.privacy.delta_prime
+        ),
+        seconds={
+            "total": sum(journal.seconds.values()),
+            "phases": journal.seconds,
+            "loading": loading_seconds,
+            "setup": journal.began - started,
+            "measuring": journal.measuring_seconds,
+        },
+    )
+    if journal.diverged:
+        record["diverged"] = journal.diverged
+    models = [Classifier(learning, weights) for weights in journal.classifiers]
+    generators = [weights for weights in generators if weights]
+    result = Result(spec, record, journal.history, models, generators, ledgers)
+    if folder is not None:
+        folder.finish(record, journal.history, journal.classifiers, generators, ledgers)
+    return result
+
+
+def _ledgers(
+    method: Method, learning: LearningSpec, shards: Shards, meter: Meter
+) -> tuple[list[Ledger], list[int]]:
+    """What each client's mechanisms did and what left it, and how many edges it has."""
+    ledgers: list[Ledger] = []
+    edges: list[int] = []
+    for client, graph in enumerate(parties(shards, method)):  # one subgraph at a time
+        events = mechanism_events(method, learning, graph)
+        ledgers.append([*events, *message_events(meter.sent, client)])
+        edges.append(graph.edges)
+    return ledgers, edges
+
+
+def run_method(
+    method: Method,
+    learning: LearningSpec,
+    runtime: Runtime,
+    known: State,
+    *,
+    folder: RunFolder | None = None,
+    watch: Watcher | None = None,
+    stop_requested: Callable[[], bool] = lambda: False,
+    checkpoint_seconds: float | None = None,
+    keep_diverged: bool = False,
+) -> Journal:
+    """Conducts a method over a started federation and notes what happens.
+
+    Args:
+        method: whose phases.
+        learning: what was agreed.
+        runtime: the federation.
+        known: what the server knows at the beginning.
+        folder: where checkpoints go; one that is there is continued.
+        watch: told after every round.
+        stop_requested: asked after every round.
+        checkpoint_seconds: between checkpoints, at least; 0 writes one after every round.
+        keep_diverged: training that runs away after some round ends the run, with no error.
+    """
+    meter = Meter(runtime)
+    meter.expect(phase.name for phase in method.phases)
+    rounds = {phase.name: phase.rounds(learning) for phase in method.phases}
+    journal = Journal(runtime, meter, rounds, folder, watch, stop_requested, checkpoint_seconds)
+    progress = journal.restore(known)
+    journal.start()
+    try:
+        run_phases(method.phases, learning, runtime.clients, meter, progress, journal.after_round)
+    except DivergedError as error:
+        if not (keep_diverged and journal.history):
+            raise
+        journal.diverged = str(error)
+    journal.finish()
+    return journal

@@ -1,0 +1,143 @@
+"""The record of a run: what was asked, what came out, what it cost. Plain data, stored as JSON."""
+
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from threadpoolctl import threadpool_info
+
+from feddep.algorithms import fingerprint
+from feddep.runs.files import Record
+from feddep.graph.graph import Part
+from feddep.graph.shard import Shards
+from feddep.scenario import presets
+from feddep.scenario.spec import RunSpec
+
+
+def make_record(
+    spec: RunSpec,
+    *,
+    split: str,
+    data: Mapping[str, float],
+    history: list[dict[str, Any]],
+    best: int,
+    seconds: Mapping[str, Any],
+    traffic: Mapping[str, Mapping[str, int]],
+    privacy: Mapping[str, Any],
+) -> Record:
+    """Puts a record together.
+
+    Args:
+        spec: the run's spec.
+        split: the split that was used; data may bring their own.
+        data: sizes of the whole graph and what its clients lose, see :func:`sizes_of`.
+        history: one entry for each round.
+        best: the round with the best validation score.
+        seconds: times in all and by phase.
+        traffic: bytes by phase.
+        privacy: what is promised about the clients' edges.
+    """
+    chosen, last = entry_of(history, best), history[-1]
+    return {
+        "method": spec.method,
+        "dataset": spec.dataset,
+        "clients": spec.partition.clients,
+        "rounds": spec.training.rounds,
+        "seed": spec.seed,
+        "split": split,
+        "partition": spec.partition.kind,
+        "preset": spec.preset,
+        "data": dict(data),
+        "settings": spec.settings_of(presets.SECTIONS),
+        "best_round": best,
+        "scores": {
+            "global": {**chosen["global"], "test_last": last["global"]["test"]},
+            "silo": chosen["silo"],
+        },
+        "seconds": dict(seconds),
+        "traffic": {
+            "up_bytes": sum(phase["up_bytes"] for phase in traffic.values()),
+            "down_bytes": sum(phase["down_bytes"] for phase in traffic.values()),
+            "phases": {name: dict(counts) for name, counts in traffic.items()},
+        },
+        "privacy": dict(privacy),
+        "versions": versions() | _own_version(spec.method),
+    }
+
+
+def sizes_of(shards: Shards) -> dict[str, float]:
+    """How large the data are and what the clients lose of them.
+
+    For whoever works out what a run should have cost, and when it pays to mend the graph.
+    """
+    graph = shards.graph
+    return {
+        "nodes": graph.nodes,
+        "edges": graph.edges,
+        "features": graph.feature_count,
+        "classes": graph.classes,
+        "validation_nodes": len(graph.members(Part.VAL)),
+        "lost_share": shards.lost_share,
+    }
+
+
+def entry_of(history: Sequence[Mapping[str, Any]], round: int) -> Mapping[str, Any]:
+    """The history's entry about one round."""
+    return next(entry for entry in history if entry["round"] == round)
+
+
+def thin_history(history: Sequence[Mapping[str, Any]]) -> dict[str, list[float | None]]:
+    """A history as columns with few digits: small enough to stand beside a record, for curves."""
+
+    def column(digits: int, *path: str) -> list[float | None]:
+        values = (_at(entry, path) for entry in history)
+        return [None if value is None else round(value, digits) for value in values]
+
+    return {
+        "round": column(0, "round"),
+        "loss": column(5, "loss"),
+        "global_test": column(5, "global", "test"),
+        "silo_test": column(5, "silo", "test"),
+        "silo_val": column(5, "silo", "val"),
+        "seconds": column(3, "seconds"),
+    }
+
+
+def _at(entry: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        entry = entry[key]
+    return entry
+
+
+def versions() -> dict[str, str]:
+    """What a result may depend on besides the spec."""
+    found = {"python": platform.python_version()}
+    for package in ("feddep", "torch", "numpy", "scipy", "numba", "igraph"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # pragma: no cover - run from a source tree
+            found[package] = "unknown"
+    return {**found, "processor": _processor()}
+
+
+def _own_version(method: str) -> dict[str, str]:
+    """Of a method of somebody's own, whose file may change from run to run."""
+    own = fingerprint(method)
+    return {} if own is None else {"method": own}
+
+
+def is_of_today(record: Record) -> bool:
+    """Whether the method is still the one that was run, as far as its own file tells."""
+    return bool(record.get("versions", {}).get("method") == fingerprint(record.get("method", "")))
+
+
+def _processor() -> str:
+    """What BLAS takes the processor for: on another kind it adds up in another order."""
+    kinds = {found.get("architecture") for found in threadpool_info()} - {None}
+    return ", ".join(sorted(kinds)) or platform.machine()
+
+
+def without_times(record: Record) -> Record:
+    """The part of a record that the same spec always gives again."""
+    return {key: value for key, value in record.items() if key != "seconds"}

@@ -1,0 +1,1 @@
+"""Many runs: declared sweeps, tuning, and what they will cost."""

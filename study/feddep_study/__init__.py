@@ -1,0 +1,1 @@
+"""The reproduction of the FedDEP paper: sweeps, statistics, claims, figures and documents."""

@@ -1,0 +1,105 @@
+"""The paper's claims and what our runs say about each, as tables."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from feddep.reports.table import Table
+from feddep_study.claims.paper_claims import CLAIMS, FAR_BELOW, QUESTIONS, SECTIONS
+from feddep_study.claims.rule import CONTRADICTED, OPEN, SO_FAR, SUPPORTED, Claim, Finding, examine
+from feddep_study.paper_tables import NOT_RUN
+from feddep_study.source import Source
+
+HEADINGS = (
+    "claim",
+    "verdict",
+    "ours",
+    "paper",
+    "paper's mean inside",
+    "for / against / undecided",
+    "settings",
+    "tested as",
+    "runs",
+)
+NOTE = (
+    "*Ours* is the mean over the settings that decide, with its 95% interval, and behind *of all* "
+    "the mean over every setting where some do not decide; *paper* is the mean of its printed "
+    "numbers for all these settings. Both are in percentage points of accuracy unless the test "
+    "says %. *Paper's mean inside* tells whether it lies in our interval, where both are of the "
+    "same settings; its own error is not counted. *For*, *against* and *undecided* count the "
+    "settings by their own intervals. A claim is supported if the interval of the mean lies in the "
+    "claimed range and no more settings are against it than for it; contradicted if it lies "
+    "outside and no more are for it than against it; else open. What is claimed of every setting, "
+    "or a range with two ends, also needs the mean of each setting in the range."
+)
+ALSO = "The same claims under the tuned preset and the authors' split"
+ASKED = "Our own question, which is no claim of the paper and not counted"
+
+_ORDER = (
+    *(f"{word}{more}" for word in (SUPPORTED, CONTRADICTED, OPEN) for more in ("", SO_FAR)),
+    NOT_RUN,
+)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the runs say; the first finding about each claim is the one that counts.
+
+    Attributes:
+        claims: about each claim of the paper.
+        questions: about each question of our own.
+    """
+
+    claims: Sequence[Sequence[Finding]]
+    questions: Sequence[Sequence[Finding]] = ()
+
+
+def findings(sources: Mapping[str, Source]) -> Findings:
+    """What there is to say about every claim whose sweeps are declared."""
+    return Findings(_examined(CLAIMS, sources), _examined(QUESTIONS, sources))
+
+
+def verdict_tables(found: Findings) -> Iterator[Table]:
+    """One for each section of the paper, one of other runs about the same claims, and our own.
+
+    The first says how to read them.
+    """
+    numbered = list(enumerate(found.claims, start=1))
+    parts = {
+        f"Section {section}, {title}": [
+            _line(f"{n}. ", own[0]) for n, own in numbered if own[0].claim.section == section
+        ]
+        for section, title in SECTIONS.items()
+    }
+    parts[ALSO] = [_line(f"{n}. ", one) for n, own in numbered for one in own[1:]]
+    parts[ASKED] = [_line("", one) for own in found.questions for one in own]
+    notes: Sequence[str] = (NOTE,)
+    for title, lines in parts.items():
+        if lines:
+            yield Table(HEADINGS, lines, notes, title)
+            notes = ()
+
+
+def summary(found: Findings) -> str:
+    """How many claims have which verdict, in one sentence."""
+    verdicts = [first.verdict.word for first, *_ in found.claims]
+    counts = [f"{verdicts.count(word)} {word}" for word in _ORDER if word in verdicts]
+    weak = sum(first.verdict.reason.endswith(FAR_BELOW) for first, *_ in found.claims)
+    said = f"Of {len(verdicts)} claims: {', '.join(counts)}."
+    return (
+        f"{said} Of those decided, {weak} are about FedGNN, which is far below the paper's here."
+        if weak
+        else said
+    )
+
+
+def _examined(
+    claims: Sequence[Claim], sources: Mapping[str, Source]
+) -> Sequence[Sequence[Finding]]:
+    found = (list(examine(claim, sources)) for claim in claims)
+    return [own for own in found if own]
+
+
+def _line(number: str, finding: Finding) -> tuple[str, ...]:
+    claim = finding.claim
+    said, verdict = f"{number}{claim.text}", str(finding.verdict)
+    return said, verdict, *finding.numbers, claim.claimed, str(finding.evidence)

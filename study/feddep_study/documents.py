@@ -1,0 +1,147 @@
+"""Tables and figures of the README and the documents, written from stored records.
+
+A document marks a place with ``<!-- NAME KIND:begin -->`` and ``<!-- NAME KIND:end -->``; NAME is a
+sweep in ``experiments/``, KIND one of
+
+- ``means``: scores over the seeds (:mod:`feddep.reports.summary`); so is a place without a KIND,
+- ``pairs``: differences from FedAvg, paired by seed (:mod:`feddep_study.statistics.paired`),
+- ``gains``: those from FedAvg and FedSage, pooled over settings (:mod:`feddep_study.statistics.pooled_differences`),
+- ``ranks``: of the methods in each setting (:mod:`feddep_study.statistics.ranks`),
+- ``paper``: beside what the paper prints (:mod:`feddep_study.against_paper`),
+- ``reached``: how often that is reached (:mod:`feddep_study.against_paper`),
+- ``grids``: both side by side, columns by number of clients (:mod:`feddep_study.paper_tables`),
+- ``privacy``: beside what is promised about an edge (:mod:`feddep_study.sections`),
+- ``tables``: all those of the report's section, without its figures,
+- ``main``: the same in short (:mod:`feddep_study.readme`);
+
+or NAME is ``all`` for what several sweeps tell together,
+
+- ``claims``: the paper's, and what our runs say (:mod:`feddep_study.claims.verdicts`),
+- ``audits``: what attacks on the messages proved (:mod:`feddep_study.audits`),
+- ``figures``: those of the README, which stand in ``docs/figures/``.
+
+``make docs`` fills the places and draws the figures; a test fails when they no longer match.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from feddep.errors import InputError
+from feddep.reports.summary import summary_table
+from feddep.reports.table import Table
+from feddep.runs.files import write_atomically
+from feddep_study.against_paper import paper_table, reached
+from feddep_study.audits import audits_table
+from feddep_study.claims.verdicts import findings, summary, verdict_tables
+from feddep_study.paper_tables import paper_grids
+from feddep_study.readme import FILES, FOLDER, figure_texts, main_table, shown
+from feddep_study.sections import privacy_table, section_of
+from feddep_study.source import Library, Source
+from feddep_study.statistics.paired import pairs_table
+from feddep_study.statistics.pooled_differences import gains
+from feddep_study.statistics.ranks import ranks
+
+_PLACE = re.compile(
+    r"(?P<begin><!-- (?P<what>(?P<name>\w+)(?: (?P<kind>\w+))?):begin -->\n)"
+    r".*?(?P<end><!-- (?P=what):end -->)",
+    flags=re.DOTALL,
+)
+ALL = "all"
+
+Sources = Mapping[str, Source]
+"""The sweeps by name."""
+
+
+def titled(tables: Iterable[Table]) -> str:
+    """Several tables, each under its title."""
+    return "\n".join(f"**{table.title}**\n\n{table.markdown()}" for table in tables)
+
+
+KINDS: dict[str, Callable[[Source], str]] = {
+    "means": lambda source: summary_table(source.rows),
+    "pairs": lambda source: pairs_table(source.rows),
+    "gains": lambda source: titled(gains(source.rows)),
+    "ranks": lambda source: titled(ranks(source)),
+    "paper": lambda source: paper_table(source.rows, source.paper),
+    "reached": lambda source: reached(source.rows, source.paper).markdown(),
+    "grids": lambda source: titled(paper_grids(source)),
+    "privacy": lambda source: privacy_table(source.rows).markdown(),
+    "tables": lambda source: titled(
+        block for block in section_of(source).blocks if isinstance(block, Table)
+    ),
+    "main": lambda source: main_table(source).markdown(),
+}
+
+
+def _claims(sources: Sources) -> str:
+    found = findings(sources)
+    return f"{summary(found)}\n\n{titled(verdict_tables(found))}"
+
+
+OVERVIEWS: dict[str, Callable[[Library], str]] = {
+    "claims": _claims,
+    "figures": figure_texts,
+    "audits": lambda library: audits_table(library.audits),
+}
+
+
+def filled(text: str, sources: Library) -> str:
+    """The text with every marked place filled from the records."""
+
+    def fill(match: re.Match[str]) -> str:
+        name, kind = _named(match)
+        kinds = OVERVIEWS if name == ALL else KINDS
+        if kind not in kinds:
+            raise InputError(f"the place of {name}: expected {', '.join(kinds)} (got {kind})")
+        content = OVERVIEWS[kind](sources) if name == ALL else _content(sources[name], kind)
+        return match["begin"] + content + match["end"]
+
+    return _PLACE.sub(fill, text)
+
+
+def figures(sources: Sources) -> dict[str, str]:
+    """The drawings in ``docs/figures/`` by file name, as far as there are runs for them."""
+    return {one.file: one.svg for one in shown(sources)}
+
+
+def places(text: str) -> list[tuple[str, str]]:
+    """Sweep and kind of table of every marked place."""
+    return [_named(match) for match in _PLACE.finditer(text)]
+
+
+def _named(match: re.Match[str]) -> tuple[str, str]:
+    return match["name"], match["kind"] or "means"
+
+
+def _content(source: Source, kind: str) -> str:
+    """A sweep's table, and a note about what it still lacks."""
+    missing = len(source.cells) - len(source.rows)
+    note = f"{missing} of {len(source.cells)} runs are not run yet.\n"
+    if not source.rows:
+        return note
+    return KINDS[kind](source) + (f"\n{note}" if missing else "")
+
+
+def documents(root: Path) -> list[Path]:
+    """Where tables may stand."""
+    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+
+
+def main() -> None:
+    """Fills all documents below the working folder and draws their figures."""
+    root = Path.cwd()
+    library = Library(root / "experiments")
+    for path in documents(root):
+        write_atomically(path, filled(path.read_text(), library))
+    folder, drawn = root / FOLDER, figures(library)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in FILES:
+        if name in drawn:
+            write_atomically(folder / name, drawn[name])
+        else:
+            (folder / name).unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""What the README shows of the results: one table and two figures."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from feddep.reports.charts import Figure, figure_svg
+from feddep.reports.comparison import divergence, footnotes, marked
+from feddep.reports.summary import Rows, spread
+from feddep.reports.table import Table
+from feddep.scenario.spec import RunSpec
+from feddep_study.figures.accuracy import FAR, paper_figure
+from feddep_study.gain_by_lost_edges import bother_figure, with_all_features
+from feddep_study.paper_tables import NOT_RUN, in_order
+from feddep_study.source import Source
+from feddep_study.statistics.paired import CONFIDENCE
+
+CLIENTS = 5
+PRESET = "paper"
+FOLDER = "docs/figures"
+FILES = ("accuracy.svg", "pays.svg")
+
+_LEFT_OUT = f"{' and '.join(FAR.values())} lie far below and are left out."
+_NOTE = (
+    "Ours (the paper's): test accuracy on the whole graph, mean ± standard deviation over seeds, "
+    f"{CLIENTS} clients, preset `{PRESET}`."
+)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A figure of the README.
+
+    Attributes:
+        file: its name.
+        figure: what is drawn.
+        caption: what is said below.
+        labelled: the methods stand at the lines, and need not stand in the legend too.
+    """
+
+    file: str
+    figure: Figure
+    caption: str
+    labelled: bool = False
+
+    @property
+    def svg(self) -> str:
+        """The drawing, two panels side by side."""
+        figure = self.figure
+        if self.labelled:
+            legend = [key for key in figure.legend if key.group != "methods"]
+            figure = replace(figure, legend=legend)
+        return figure_svg(figure, columns=2)
+
+
+def main_table(source: Source) -> Table:
+    """Table 1 in short: methods down, data sets across, the paper's numbers in brackets."""
+    source = _shown_part(source)
+    seeds: dict[tuple[str, str], int] = {}
+    for cell in source.cells:
+        spec = RunSpec().with_settings(cell)
+        place = spec.method, spec.dataset
+        seeds[place] = seeds.get(place, 0) + 1
+    scores: dict[tuple[str, str], list[float]] = {}
+    for _, record in source.rows:
+        place = record["method"], record["dataset"]
+        scores.setdefault(place, []).append(record["scores"]["global"]["test"])
+    methods = in_order(method for method, _ in seeds)
+    datasets = list(dict.fromkeys(dataset for _, dataset in seeds))
+    lines = [
+        (marked(method), *(_cell(source, method, name, scores, seeds) for name in datasets))
+        for method in methods
+    ]
+    ran_away = divergence(record for _, record in source.rows)
+    most = [max(count for (_, name), count in seeds.items() if name == own) for own in datasets]
+    counts = ", ".join(f"{count} on {name}" for name, count in zip(datasets, most, strict=True))
+    notes = (*footnotes(methods), *ran_away, f"{_NOTE} Seeds: {counts}.")
+    return Table(("method", *datasets), lines, notes)
+
+
+def shown(sources: Mapping[str, Source]) -> list[Shown]:
+    """The figures that there are runs for."""
+    if not {"table1", "longer"} <= set(sources):
+        return []
+    return [*_accuracy(sources["table1"]), *_pays(sources["longer"])]
+
+
+def figure_texts(sources: Mapping[str, Source]) -> str:
+    """The figures with their captions, as the README has them."""
+    found = shown(sources)
+    if not found:
+        return f"The figures' runs are {NOT_RUN}.\n"
+    return "\n".join(
+        f"![{one.figure.title}]({FOLDER}/{one.file})\n\n{one.caption}\n" for one in found
+    )
+
+
+def _shown_part(source: Source) -> Source:
+    """The part of Table 1 that the README has room for."""
+    return replace(
+        source,
+        cells=[cell for cell in source.cells if _is_shown(cell)],
+        rows=[row for row in source.rows if _is_shown(row[0])],
+    )
+
+
+def _is_shown(cell: Mapping[str, Any]) -> bool:
+    spec = RunSpec().with_settings(cell)
+    return (spec.partition.clients, spec.preset) == (CLIENTS, PRESET)
+
+
+def _cell(
+    source: Source,
+    method: str,
+    dataset: str,
+    scores: Mapping[tuple[str, str], Sequence[float]],
+    seeds: Mapping[tuple[str, str], int],
+) -> str:
+    """Ours, the number of seeds where some are missing, and the paper's."""
+    found, declared = scores.get((method, dataset), ()), seeds.get((method, dataset), 0)
+    ours = spread(found) if found else NOT_RUN
+    if 0 < len(found) < declared:
+        ours += f", {len(found)} of {declared} seeds"
+    printed = source.paper.printed(dataset, method, CLIENTS)
+    return f"{ours} ({printed.mean:.4f})" if printed else ours
+
+
+def _accuracy(source: Source) -> Iterator[Shown]:
+    """Ours beside the paper's: a panel a data set, a line a method."""
+    drawn = _shown_part(source)
+    rows = _of_shared_seeds([row for row in drawn.rows if row[1]["method"] not in FAR])
+    for figure in paper_figure(replace(source, rows=rows)) if rows else ():
+        caption = (
+            f"Test accuracy on the whole graph with {CLIENTS} clients, ours and the paper's, with "
+            "one standard deviation to both sides; ours over the seeds that all methods of a data "
+            f"set have. {_LEFT_OUT}"
+        )
+        yield Shown(FILES[0], figure, caption + _lacking(drawn), labelled=True)
+
+
+def _of_shared_seeds(rows: Rows) -> Rows:
+    """Without seeds that only some methods of a data set have: they differ more than methods do."""
+    seeds: dict[str, dict[str, set[int]]] = {}
+    for _, record in rows:
+        methods = seeds.setdefault(record["dataset"], {})
+        methods.setdefault(record["method"], set()).add(record["seed"])
+    shared = {dataset: set.intersection(*own.values()) for dataset, own in seeds.items()}
+    return [row for row in rows if row[1]["seed"] in shared[row[1]["dataset"]]]
+
+
+def _pays(source: Source) -> Iterator[Shown]:
+    """What is gained over the share of lost edges."""
+    drawn = with_all_features(source)
+    for figure in bother_figure(drawn):
+        caption = (
+            "Does it pay? What a participant gains on its own nodes as more edges are lost between "
+            "clients: FedAvg above Local, and mending above FedAvg, after 200 rounds, paired by "
+            f"seed, with {CONFIDENCE:.0%} confidence intervals. At 0 nothing is gained."
+        )
+        yield Shown(FILES[1], figure, caption + _lacking(drawn))
+
+
+def _lacking(source: Source) -> str:
+    missing = len(source.cells) - len(source.rows)
+    if not missing:
+        return ""
+    return f" Of the runs of `{source.name}`, {missing} of {len(source.cells)} are {NOT_RUN}."

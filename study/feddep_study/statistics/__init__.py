@@ -1,0 +1,1 @@
+"""Differences, intervals and ranks over stored runs."""
