@@ -23,7 +23,7 @@ from feddep_study.reproduce import PARTS
 from rich.console import Console
 from safetensors.numpy import load_file
 
-from feddep.cli.main import main as cli
+from feddep.cli import main as cli
 from feddep.cli.main import options as cli_common
 from feddep.errors import RuntimeFailureError
 from feddep.graph import datasets

@@ -105,7 +105,7 @@ def test_each_node_gets_the_mean_of_its_lost_neighbours_hidden_states(run):
     h = np.concatenate([hidden_by_hand(silo, weights) for silo in run.silos])
     one, three = h[3], h[4]
     zero, two, nothing = h[0], h[1], np.zeros(HIDDEN)
-    first, second = (state["mended"] for state in run.after[0])
+    first, second = (state["missing_embeddings"] for state in run.after[0])
     np.testing.assert_allclose(first, [(one + three) / 2, three, nothing], rtol=1e-5)
     np.testing.assert_allclose(second, [zero, (zero + two) / 2, nothing], rtol=1e-5)
 
@@ -122,7 +122,7 @@ def test_they_are_refreshed_in_rounds_divisible_by_refresh_only(run):
         (2, "train"),
         (3, "score"),
     ]
-    zero, one, two, three = (after[0]["mended"] for after in run.after)
+    zero, one, two, three = (after[0]["missing_embeddings"] for after in run.after)
     assert zero is one
     assert not np.array_equal(one, two)
     assert two is three
@@ -151,7 +151,7 @@ def test_refreshed_every_round_they_cost_more(run):
 
 
 def test_centred_hidden_states_have_mean_zero_where_there_are_any():
-    first, _ = (state["mended"] for state in Run(centred=True).after[0])
+    first, _ = (state["missing_embeddings"] for state in Run(centred=True).after[0])
     np.testing.assert_allclose(first[[0, 1]].sum(axis=0), 0, atol=1e-6)
     assert not first[2].any()
 

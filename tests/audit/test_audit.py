@@ -9,7 +9,7 @@ from feddep.audit.audit import NUMBERS, PICTURE, audit
 from feddep.audit.findings import Curve, found_at, rows, sentences
 from feddep.audit.trial import Plan
 from feddep.errors import InputError
-from feddep.learning import spec as specs
+from feddep.learning import silo
 from feddep.scenario.build import resolve
 from feddep.scenario.spec import RunSpec
 
@@ -74,7 +74,7 @@ def test_randomised_response_keeps_its_claim_and_the_positive_control_has_teeth(
 
 
 def test_a_mechanism_that_does_not_do_what_it_claims_is_refuted(monkeypatch):
-    monkeypatch.setattr(specs, "perturbed", lambda graph, *_: graph)
+    monkeypatch.setattr(silo, "perturbed", lambda graph, *_: graph)
     found = audit(randomised(4), Plan())
     assert found["attacks"]["lists"]["p_claim"] < 0.001
     assert "REFUTES the claim ε ≤ 4" in " ".join(sentences(found))

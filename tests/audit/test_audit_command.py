@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from feddep.cli.main import main as cli
+from feddep.cli import main as cli
 
 TINY = ["--set", "synthetic.nodes=150", "--set", "model.hidden=8", "--rounds", "1"]
 

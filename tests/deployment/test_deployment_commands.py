@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from feddep.cli.main import main as cli
+from feddep.cli import main as cli
 from feddep.deployment.operations import doctor, programs
 from feddep.deployment.operations.doctor import Check
 from feddep.deployment.operations.kit import Kit, init, read_kit

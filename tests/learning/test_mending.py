@@ -54,11 +54,11 @@ class TestKnownNeighbours:
         assert found.tolist() == [[-1.5, 2], [0, 0], [1.5, -2]]
 
     def test_the_classifier_gets_what_is_in_the_memory(self):
-        memory = {"mended": np.arange(6, dtype=np.float32).reshape(3, 2)}
+        memory = {"missing_embeddings": np.arange(6, dtype=np.float32).reshape(3, 2)}
         own = silo()
         found, after = KnownNeighbours().mend(None, own, memory, 7)
         assert found.silo is own
-        assert found.embeddings.tolist() == memory["mended"].tolist()
+        assert found.missing_embeddings.tolist() == memory["missing_embeddings"].tolist()
         assert after is memory
 
 
@@ -77,7 +77,7 @@ class TestAddedNodes:
         own = silo()
         found, after = AddedNodes().mend(None, own, memory := added([2, 0]), 0)
         assert after is memory
-        assert found.embeddings is None
+        assert found.missing_embeddings is None
         assert found.silo.graph.edge_list().tolist() == [[0, 1], [1, 2], [2, 3]]
         assert found.silo.table is not own.table
         assert own.graph is GRAPH
@@ -150,26 +150,30 @@ class TestGeneratedNeighbours:
 
     def test_wide_embeddings_are_told_in_a_short_basis(self, monkeypatch):
         found, memory, (whole,) = self.mended(monkeypatch, decay=0.0)
-        assert found.embeddings.shape == (30, 64)
+        assert found.missing_embeddings.shape == (30, 64)
         assert found.basis.shape == (64, 1500)
         assert whole.any()
-        np.testing.assert_allclose((found.embeddings @ found.basis).numpy(), whole, atol=1e-5)
-        assert memory["mended"].shape == (30, 64)
+        np.testing.assert_allclose(
+            (found.missing_embeddings @ found.basis).numpy(), whole, atol=1e-5
+        )
+        assert memory["missing_embeddings"].shape == (30, 64)
 
     def test_rounds_between_use_the_same_and_the_next_refresh_another(self, monkeypatch):
         first = self.mended(monkeypatch, decay=0.0)[0]
         between, _, whole = self.mended(monkeypatch, decay=0.0, rounds=(0, 1))
         assert torch.equal(between.basis, first.basis)
-        assert torch.equal(between.embeddings, first.embeddings)
+        assert torch.equal(between.missing_embeddings, first.missing_embeddings)
         assert len(whole) == 1
         later, _, whole = self.mended(monkeypatch, decay=0.0, rounds=(0, 10))
-        np.testing.assert_allclose((later.embeddings @ later.basis).numpy(), whole[1], atol=1e-5)
+        np.testing.assert_allclose(
+            (later.missing_embeddings @ later.basis).numpy(), whole[1], atol=1e-5
+        )
 
     def test_weight_decay_needs_all_columns(self, monkeypatch):
         found, memory, (whole,) = self.mended(monkeypatch, decay=0.01)
         assert found.basis is None
         assert "basis" not in memory
-        assert np.array_equal(found.embeddings.numpy(), whole)
+        assert np.array_equal(found.missing_embeddings.numpy(), whole)
 
     def test_the_classifier_learns_through_the_basis(self, monkeypatch):
         found = self.mended(monkeypatch, decay=0.0)[0]

@@ -115,7 +115,7 @@ def test_scores_and_loss_are_computed_without_edges(silo):
 
 
 def test_a_mender_or_a_trainer_of_one_s_own_is_not_covered(silo):
-    def own(model, silo, seeds, embeddings=None):
+    def own(model, silo, seeds, missing_embeddings=None):
         return train(model, silo, seeds, embeddings)
 
     assert Averaging().is_private(silo.spec)

@@ -59,7 +59,7 @@ def check(spec, graph, *, embeddings=None, with_head=False):
         rate=0.1,
         decay=0.0,
         dropout=DropoutStream(0, 0),
-        embeddings=embeddings,
+        missing_embeddings=embeddings,
         head=head,
     )
     found = sgd.gradient_norms(*separate_ego_graphs(graph, TARGETS, spec.layers))

@@ -84,7 +84,7 @@ def compare(
         rate=rate,
         decay=decay,
         dropout=streams[1],
-        embeddings=embeddings,
+        missing_embeddings=embeddings,
         head=heads[1],
     )
     losses = [sgd.step(ego) for ego in egos]

@@ -100,7 +100,7 @@ class TestClassifierInABasis:
                 rate=0.5,
                 decay=0.0,
                 dropout=DropoutStream(0.5, 3),
-                embeddings=given.numpy(),
+                missing_embeddings=given.numpy(),
             ).step
             for ego in sampler.batches(np.arange(self.NODES), 8, np.random.default_rng(4), 3):
                 step(ego)

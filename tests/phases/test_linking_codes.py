@@ -37,7 +37,7 @@ def receive(own, neighbours):
     request = Request(own.client, PHASE.name, "receive", 0, {"neighbours": neighbours})
     reply, state = PHASE.answer(request, {}, own)
     assert not reply.arrays
-    return state["mended"]
+    return state["missing_embeddings"]
 
 
 def test_each_node_is_told_the_mean_of_the_nearest_codes_of_other_clients():
@@ -56,8 +56,8 @@ def test_each_node_is_told_the_mean_of_the_nearest_codes_of_other_clients():
     before = {"classifier/bias": np.ones(1)}
     after, _ = PHASE.serve(silos[0].spec, Ask(2, PHASE.name, 0, send), before)
     assert after is before
-    assert states[0]["mended"].tolist() == [[2], [6]]  # of 1 and 3; of 9 and 3
-    assert states[1]["mended"].tolist() == [[5], [5], [5]]  # both that there are
+    assert states[0]["missing_embeddings"].tolist() == [[2], [6]]  # of 1 and 3; of 9 and 3
+    assert states[1]["missing_embeddings"].tolist() == [[5], [5], [5]]  # both that there are
 
 
 class TestCodes:

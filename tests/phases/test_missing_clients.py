@@ -297,7 +297,7 @@ class TestWhatIsLeftOut:
         requests, _ = found.of("code_graph", "receive")
         assert [set(request.arrays) for request in requests] == [set(), *[{"neighbours"}] * 2]
         assert len(requests[1].arrays["neighbours"]) == small_shards[1].nodes
-        assert "mended" not in found.host.states[0]
+        assert "missing_embeddings" not in found.host.states[0]
 
     @pytest.mark.parametrize(
         ("method", "phase", "group_name"),
@@ -315,7 +315,9 @@ class TestWhatIsLeftOut:
                 assert np.array_equal(row, shown[other][asked[other].tolist().index(node)])
         state, own = found.host.states[2], found.of(phase, "receive")[0][2].arrays
         silo = found.host._nodes[2].silo
-        assert np.array_equal(state["mended"], mean_of(own["nodes"], own["neighbours"], silo))
+        assert np.array_equal(
+            state["missing_embeddings"], mean_of(own["nodes"], own["neighbours"], silo)
+        )
 
     def test_new_nodes_at_the_missing(self, small_shards):
         found = Run(small_shards, "fedgnn", "neighbour_expansion/show")
@@ -341,8 +343,8 @@ class TestThoseWhoWereAway:
     )
     def test_know_no_neighbours_and_learn_with_none(self, small_shards, method, step):
         found = Run(small_shards, method, step, settings=NEVER_AGAIN)
-        assert "mended" not in found.host.states[0]
-        assert "mended" in found.host.states[1]
+        assert "missing_embeddings" not in found.host.states[0]
+        assert "missing_embeddings" in found.host.states[1]
         last = [said for said in found.said if said[:2] == ("averaging", "train")][-1]
         assert [reply.client for reply in last[4]] == [0, 1, 2]
         assert not same(found.weights, Run(small_shards, method, settings=NEVER_AGAIN).weights)

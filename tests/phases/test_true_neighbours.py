@@ -51,7 +51,7 @@ def mended(centred: bool):
     phase.serve(
         spec, Ask(2, phase.name, 0, send), initial_server_state(SHARDS, find_method("oracle"))
     )
-    return [state["mended"] for state in states], sent
+    return [state["missing_embeddings"] for state in states], sent
 
 
 def test_each_node_gets_the_mean_of_its_lost_neighbours():

@@ -154,7 +154,7 @@ def test_edges_between_clients_change_no_price():
 def test_an_unknown_event_is_refused():
     with pytest.raises(InputError, match="no price for str"):
         price(["noise"], 10)
-    with pytest.raises(DataError, match="unknown event in the ledger: 'Magic'"):
+    with pytest.raises(DataError, match="unknown privacy event: 'Magic'"):
         from_plain([{"event": "Magic"}])
     with pytest.raises(DataError, match="Message"):
         from_plain([{"event": "Message", "wrong": 1}])

@@ -19,10 +19,10 @@ LEFT = Message("averaging", "classifier", 50, 1000)
 READ = NeighbourSampling("classifier", 5, 2, 50, ((4, 10),))
 
 
-def said(mechanism, *ledgers, edges=100):
-    counts = [edges] * len(ledgers) if isinstance(edges, int) else edges
-    prices = [price(own, count) for own, count in zip(ledgers, counts, strict=True)]
-    return statement(mechanism, worst_of(prices), ledgers)
+def said(mechanism, *events_by_client, edges=100):
+    counts = [edges] * len(events_by_client) if isinstance(edges, int) else edges
+    prices = [price(own, count) for own, count in zip(events_by_client, counts, strict=True)]
+    return statement(mechanism, worst_of(prices), events_by_client)
 
 
 def capped(touched, trainings=50):
@@ -43,19 +43,19 @@ def capped(touched, trainings=50):
 
 class TestAllClients:
     def test_the_largest_probability_of_disclosure_is_named(self):
-        ledgers = [[OneShotSampling(5, d, d), LEFT] for d in (0.1, 1.0)]
-        assert "probability of up to 1;" in said("one-shot", *ledgers)
-        assert "probability of up to 1;" in said("one-shot", *reversed(ledgers))
+        events_by_client = [[OneShotSampling(5, d, d), LEFT] for d in (0.1, 1.0)]
+        assert "probability of up to 1;" in said("one-shot", *events_by_client)
+        assert "probability of up to 1;" in said("one-shot", *reversed(events_by_client))
 
     def test_so_it_is_where_another_client_has_the_worse_verdict(self):
-        ledgers = [[OneShotSampling(5, d, d), LEFT] for d in (0.05, 0.01)]
-        found = said("one-shot", *ledgers, edges=(10, 1000))
+        events_by_client = [[OneShotSampling(5, d, d), LEFT] for d in (0.05, 0.01)]
+        found = said("one-shot", *events_by_client, edges=(10, 1000))
         assert "probability of up to 0.05;" in found
         assert "That is no privacy guarantee." in found
 
     def test_an_edge_changes_as_many_gradients_as_at_the_client_where_it_changes_most(self):
-        ledgers = [[capped(touched), LEFT] for touched in (2, 6, 4)]
-        assert "a single edge can change 6 at most" in said("dp-sgd", *ledgers)
+        events_by_client = [[capped(touched), LEFT] for touched in (2, 6, 4)]
+        assert "a single edge can change 6 at most" in said("dp-sgd", *events_by_client)
 
     def test_whatever_left_any_client_is_named(self):
         more = Message("averaging", "numbers", 51, 8)

@@ -15,7 +15,7 @@ import torch
 from feddep.algorithms.method import Method
 from feddep.federation.matching import Matching
 from feddep.federation.messages import Reply, Request, State, group, grouped
-from feddep.federation.phase import Ask, Report
+from feddep.federation.phase import Ask, RoundReport
 from feddep.learning.mending import KnownNeighbours, Mender, mean_of
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
@@ -29,7 +29,7 @@ class AveragingWithHiddenStates(Averaging):
 
     mender: Mender | None = field(default_factory=KnownNeighbours)
 
-    def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, Report]:
+    def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, RoundReport]:
         """Refreshes the hidden states if it is time, then goes on as ever."""
         if ask.round % spec.generator.refresh == 0:
             matching = Matching(state)
@@ -51,8 +51,8 @@ class AveragingWithHiddenStates(Averaging):
                 hidden = model.hidden_states(silo.table, silo.graph, request.arrays["nodes"])
             return Reply(request.client, {"hidden": hidden.cpu().numpy()}), state
         if request.step == "receive":
-            mended = mean_of(request.arrays["nodes"], request.arrays["neighbours"], silo)
-            return Reply(request.client), {**state, "mended": mended}
+            missing = mean_of(request.arrays["nodes"], request.arrays["neighbours"], silo)
+            return Reply(request.client), {**state, "missing_embeddings": missing}
         return super().answer(request, state, silo)
 
 

@@ -21,7 +21,7 @@ from feddep.graph.shard import Shards
 from feddep.learning.silo import open_silo
 from feddep.learning.spec import LearningSpec
 from feddep.privacy.accountant import Guarantee, price, worst_of
-from feddep.runs.ledgers import mechanism_events, message_events
+from feddep.runs.accounting import mechanism_events, message_events
 from feddep.runtime.inprocess import InProcess
 from feddep.scenario.build import build, initial_server_state, learning_spec_for
 from feddep.scenario.spec import RunSpec

@@ -17,7 +17,7 @@ LearningSpec = TypeVar("LearningSpec", contravariant=True)
 
 
 @dataclass(frozen=True)
-class Report:
+class RoundReport:
     """What one round found out about a classifier.
 
     Attributes:
@@ -88,7 +88,7 @@ class Phase(Protocol[Silo, LearningSpec]):
         """How many rounds the conversation takes."""
         ...
 
-    def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, Report | None]:
+    def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, RoundReport | None]:
         """The server half of round ``ask.round``."""
         ...
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from feddep.federation.messages import State
 from feddep.federation.metering import Transport
-from feddep.federation.phase import AnyPhase, Ask, Report
+from feddep.federation.phase import AnyPhase, Ask, RoundReport
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ def run_phases(
     clients: int,
     transport: Transport,
     progress: Progress,
-    after_round: Callable[[AnyPhase, Report | None, Progress], None],
+    after_round: Callable[[AnyPhase, RoundReport | None, Progress], None],
 ) -> Progress:
     """Runs the phases in order from ``progress`` on, calling ``after_round`` after each round."""
     for index in range(progress.phase, len(phases)):

@@ -51,22 +51,24 @@ def pooled(parties: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def predict(
-    model: FusedSage, graph: Graph, table: FeatureTable, embeddings: Tensor | None = None
+    model: FusedSage, graph: Graph, table: FeatureTable, missing_embeddings: Tensor | None = None
 ) -> Tensor:
     """Class scores before softmax of every node, ``(n, classes)``.
 
-    ``embeddings`` holds z̄ of every node where the graph is mended; None is the paper's
+    ``missing_embeddings`` holds z̄ of every node where the graph is mended; None is the paper's
     inference, z̄ = 0.
     """
     with torch.no_grad():
-        return model.score_all(table, graph, embeddings)
+        return model.score_all(table, graph, missing_embeddings)
 
 
 def score(
-    model: FusedSage, graph: Graph, table: FeatureTable, embeddings: Tensor | None = None
+    model: FusedSage, graph: Graph, table: FeatureTable, missing_embeddings: Tensor | None = None
 ) -> Scores:
     """Counts on the validation and test nodes of ``graph``, mended or not."""
-    right = predict(model, graph, table, embeddings).argmax(dim=1).cpu().numpy() == graph.labels
+    right = (
+        predict(model, graph, table, missing_embeddings).argmax(dim=1).cpu().numpy() == graph.labels
+    )
     val, test = graph.mask(Part.VAL), graph.mask(Part.TEST)
     return Scores(
         val_correct=int(np.count_nonzero(right & val)),

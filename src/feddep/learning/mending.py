@@ -36,12 +36,12 @@ class Mended:
 
     Attributes:
         silo: its own, or one whose graph has more nodes.
-        embeddings: z̄ of every node, ``(n, d_z)``, for a classifier that takes them.
-        basis: ``(k, d_z)``; with it, ``embeddings`` holds coordinates, ``(n, k)``.
+        missing_embeddings: z̄ of every node, ``(n, d_z)``, for a classifier that takes them.
+        basis: ``(k, d_z)``; with it, ``missing_embeddings`` holds coordinates, ``(n, k)``.
     """
 
     silo: Silo
-    embeddings: Tensor | None = None
+    missing_embeddings: Tensor | None = None
     basis: Tensor | None = None
 
     @contextmanager
@@ -78,7 +78,7 @@ class GeneratedNeighbours:
     ) -> tuple[Mended, Memory]:
         """See :class:`Mender`."""
         spec = silo.spec.generator
-        if round % spec.refresh == 0 or "mended" not in memory:
+        if round % spec.refresh == 0 or "missing_embeddings" not in memory:
             seeds = silo.seeds.child("mending", round)
             memory = with_prototypes(silo, memory)
             training = generator_training(silo, memory)
@@ -86,29 +86,35 @@ class GeneratedNeighbours:
             generator = training.generator(known) if known else pretrained(training)[0]
             targets = targets_of(training, memory)
             training.joint_step(generator, classifier, seeds.child("joint"), targets)
-            mended = training.mend(generator, seeds)
+            missing = training.mend(generator, seeds)
             if spec.centred:
-                mended = centred(mended)
+                missing = centred(missing)
             weights = {f"generator/{name}": a for name, a in to_arrays(generator).items()}
             kept = {name: a for name, a in memory.items() if name != "basis"}
-            memory = {**kept, **weights, **_in_few_columns(mended, silo, seeds)}
+            memory = {**kept, **weights, **_in_few_columns(missing, silo, seeds)}
         basis = None
         if "basis" in memory:
             basis = torch.tensor(memory["basis"], device=silo.device)
-        return Mended(silo, torch.tensor(memory["mended"], device=silo.device), basis), memory
+        return Mended(
+            silo, torch.tensor(memory["missing_embeddings"], device=silo.device), basis
+        ), memory
 
 
-def _in_few_columns(mended: npt.NDArray[np.float32], silo: Silo, seeds: Seeds) -> Memory:
+def _in_few_columns(missing: npt.NDArray[np.float32], silo: Silo, seeds: Seeds) -> Memory:
     """z̄ as coordinates in a basis where that is much shorter, else as it is."""
     basis = None
     if silo.spec.training.weight_decay == 0:  # decay would shrink what no basis reaches
-        basis = basis_of(mended, seeds.integer("span") % 2**32)
-    return {"mended": mended} if basis is None else {"mended": mended @ basis.T, "basis": basis}
+        basis = basis_of(missing, seeds.integer("span") % 2**32)
+    return (
+        {"missing_embeddings": missing}
+        if basis is None
+        else {"missing_embeddings": missing @ basis.T, "basis": basis}
+    )
 
 
 @dataclass(frozen=True)
 class KnownNeighbours:
-    """Neighbours that the silo was told of once; their mean is in its memory as ``mended``.
+    """Neighbours that the silo was told of once; their mean is in its memory as ``missing_embeddings``.
 
     A silo that was away when it was to be told has z̄ = 0, as at the paper's inference.
     """
@@ -117,10 +123,10 @@ class KnownNeighbours:
         self, classifier: FusedSage, silo: Silo, memory: Memory, round: int
     ) -> tuple[Mended, Memory]:
         """See :class:`Mender`."""
-        if "mended" not in memory:
+        if "missing_embeddings" not in memory:
             nothing = torch.zeros(silo.graph.nodes, silo.spec.embedding_width)
             return Mended(silo, nothing.to(silo.device)), memory
-        return Mended(silo, torch.tensor(memory["mended"], device=silo.device)), memory
+        return Mended(silo, torch.tensor(memory["missing_embeddings"], device=silo.device)), memory
 
 
 @dataclass(frozen=True)
@@ -206,20 +212,20 @@ def mean_of(
     total = np.zeros((silo.graph.nodes, neighbours.shape[1]), np.float32)
     np.add.at(total, nodes, neighbours)
     count = np.bincount(nodes, minlength=silo.graph.nodes)
-    mended = (total / np.maximum(count, 1)[:, None]).astype(np.float32)
-    return centred(mended) if silo.spec.generator.centred else mended
+    missing = (total / np.maximum(count, 1)[:, None]).astype(np.float32)
+    return centred(missing) if silo.spec.generator.centred else missing
 
 
-def centred(mended: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def centred(missing: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Generated embeddings minus their mean over the silo; nodes without any stay at zero.
 
     A node without generated neighbours then looks like an average one to F, and so does every
     node at the paper's inference, z̄ = 0.
     """
-    has_any = np.asarray(mended.any(axis=1))
+    has_any = np.asarray(missing.any(axis=1))
     if not has_any.any():
-        return mended
-    return np.where(has_any[:, None], mended - mended[has_any].mean(axis=0), np.float32(0))
+        return missing
+    return np.where(has_any[:, None], missing - missing[has_any].mean(axis=0), np.float32(0))
 
 
 def targets_of(training: GeneratorTraining, memory: Memory) -> Targets:

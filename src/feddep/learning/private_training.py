@@ -80,7 +80,7 @@ def without_edges(graph: Graph) -> Graph:
 
 
 def train_privately(
-    model: FusedSage, silo: Silo, seeds: Seeds, embeddings: Tensor | None = None
+    model: FusedSage, silo: Silo, seeds: Seeds, missing_embeddings: Tensor | None = None
 ) -> float:
     """Trains ``model`` in place for one round of DP-SGD; see :class:`~.trainer.Trainer`.
 
@@ -89,7 +89,7 @@ def train_privately(
     """
     spec, graph = silo.spec, silo.graph
     training, nodes = spec.training, graph.members(Part.TRAIN)
-    if embeddings is not None:
+    if missing_embeddings is not None:
         raise InputError("DP-SGD does not cover embeddings of missing neighbours")
     if not len(nodes):
         return 0.0

@@ -29,7 +29,7 @@ class Trainer(Protocol):
     """
 
     def __call__(
-        self, model: FusedSage, silo: Silo, seeds: Seeds, embeddings: Tensor | None = None
+        self, model: FusedSage, silo: Silo, seeds: Seeds, missing_embeddings: Tensor | None = None
     ) -> float:
         """Trains ``model`` in place and returns the mean loss, see :func:`train`."""
         ...
@@ -39,7 +39,7 @@ def train(
     model: FusedSage,
     silo: Silo,
     seeds: Seeds,
-    embeddings: Tensor | None = None,
+    missing_embeddings: Tensor | None = None,
     *,
     around: Callable[[Step], Step] | None = None,
 ) -> float:
@@ -51,7 +51,7 @@ def train(
         model: the classifier.
         silo: whose nodes to train on.
         seeds: streams of this client and round.
-        embeddings: z̄ of the silo's nodes, ``(n, d_z)``; None trains without them.
+        missing_embeddings: z̄ of the silo's nodes, ``(n, d_z)``; None trains without them.
         around: turns the step of SGD into the one that is taken, e.g. to add to it; what it does
             to ``model.parameters()`` in place counts.
 
@@ -65,8 +65,10 @@ def train(
     dropout = DropoutStream(silo.spec.model.dropout, seeds.integer("dropout"))
 
     def loss(ego: EgoGraphs) -> Tensor:
-        fused = None if embeddings is None else embeddings[torch.from_numpy(ego.nodes)]
-        scores = model(silo.table, ego, fused, dropout)
+        missing = (
+            None if missing_embeddings is None else missing_embeddings[torch.from_numpy(ego.nodes)]
+        )
+        scores = model(silo.table, ego, missing, dropout)
         return cross_entropy(scores, silo.labels[ego.targets])
 
     if silo.device.type == "cpu":
@@ -77,7 +79,7 @@ def train(
             rate=spec.learning_rate,
             decay=spec.weight_decay,
             dropout=dropout,
-            embeddings=None if embeddings is None else embeddings.numpy(),
+            missing_embeddings=None if missing_embeddings is None else missing_embeddings.numpy(),
         ).step
     else:
         step = autograd_step(model, loss, spec.learning_rate, spec.weight_decay)

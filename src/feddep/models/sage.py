@@ -68,13 +68,13 @@ class Convolution(nn.Module):
         self.embedding = nn.Parameter(torch.empty(embedding, outputs)) if embedding else None
         self.bias = nn.Parameter(torch.empty(outputs))
 
-    def forward(self, x: Tensor, block: Block, embeddings: Tensor | None) -> Tensor:
-        """``embeddings`` holds z̄ of the targets, ``(targets, d_z)``; None stands for zeros."""
+    def forward(self, x: Tensor, block: Block, missing_embeddings: Tensor | None) -> Tensor:
+        """``missing_embeddings`` holds z̄ of the targets, ``(targets, d_z)``; None stands for zeros."""
         mean = mean_of_neighbours(x, block, closed=self.own is None)
         out = torch.addmm(self.bias, mean, self.neighbours)
         if self.own is not None:
             out = out.addmm_(x[: block.targets], self.own)
-        return fuse(out, embeddings, self.embedding)
+        return fuse(out, missing_embeddings, self.embedding)
 
 
 class FusedSage(nn.Module):
@@ -147,7 +147,7 @@ class FusedSage(nn.Module):
         self,
         table: FeatureTable,
         ego: EgoGraphs,
-        embeddings: Tensor | None = None,
+        missing_embeddings: Tensor | None = None,
         dropout: DropoutStream | None = None,
     ) -> Tensor:
         """Class scores before softmax, ``(targets of the last block, classes)``.
@@ -155,16 +155,16 @@ class FusedSage(nn.Module):
         Args:
             table: the graph's features.
             ego: the nodes and lists to compute on.
-            embeddings: z̄ of ``ego.nodes``, ``(s, d_z)``; None is the paper's inference, z̄ = 0.
+            missing_embeddings: z̄ of ``ego.nodes``, ``(s, d_z)``; None is the paper's inference, z̄ = 0.
             dropout: the stream to draw masks from in training; None switches dropout off.
         """
-        x = self._hidden(table, ego.nodes, ego.blocks[:-1], embeddings, dropout)
+        x = self._hidden(table, ego.nodes, ego.blocks[:-1], missing_embeddings, dropout)
         block = ego.blocks[-1]
-        fused = None if embeddings is None else embeddings[: block.targets]
-        return cast(Tensor, self.convolutions[-1](x, block, fused))
+        missing = None if missing_embeddings is None else missing_embeddings[: block.targets]
+        return cast(Tensor, self.convolutions[-1](x, block, missing))
 
     def score_all(
-        self, table: FeatureTable, graph: Graph, embeddings: Tensor | None = None
+        self, table: FeatureTable, graph: Graph, missing_embeddings: Tensor | None = None
     ) -> Tensor:
         """Class scores of every node with full neighbour lists, ``(n, classes)``.
 
@@ -179,8 +179,12 @@ class FusedSage(nn.Module):
         from_own = None if last.own is None else torch.empty_like(from_neighbours)
         first = 0
         for ego in _row_slices(graph, self.spec.layers - 1):
-            fused = None if embeddings is None else embeddings[torch.from_numpy(ego.nodes)]
-            x = self._hidden(table, ego.nodes, ego.blocks, fused, None)
+            missing = (
+                None
+                if missing_embeddings is None
+                else missing_embeddings[torch.from_numpy(ego.nodes)]
+            )
+            x = self._hidden(table, ego.nodes, ego.blocks, missing, None)
             end = first + len(x)
             from_neighbours[first:end] = x @ last.neighbours
             if from_own is not None and last.own is not None:
@@ -189,7 +193,7 @@ class FusedSage(nn.Module):
         whole = Block(graph.indptr, graph.indices, graph.nodes)
         scores = mean_of_neighbours(from_neighbours, whole, closed=last.own is None)
         del from_neighbours
-        scores = fuse(scores.add_(last.bias), embeddings, last.embedding)
+        scores = fuse(scores.add_(last.bias), missing_embeddings, last.embedding)
         return scores if from_own is None else scores.add_(from_own)
 
     def hidden_states(
@@ -204,16 +208,16 @@ class FusedSage(nn.Module):
         table: FeatureTable,
         nodes: npt.NDArray[np.int64],
         blocks: Sequence[Block],
-        embeddings: Tensor | None,
+        missing_embeddings: Tensor | None,
         dropout: DropoutStream | None,
     ) -> Tensor:
         """What the last convolution takes: the input layer and all convolutions before it."""
         # In place where nobody else holds the numbers: half the memory, and some time.
         x = table.times(nodes, self.features).add_(self.bias)
-        x = drop(fuse(x, embeddings, self.embedding).relu_(), dropout)
+        x = drop(fuse(x, missing_embeddings, self.embedding).relu_(), dropout)
         for block, convolution in zip(blocks, list(self.convolutions)[:-1], strict=True):
-            fused = None if embeddings is None else embeddings[: block.targets]
-            x = drop(convolution(x, block, fused).relu_(), dropout)
+            missing = None if missing_embeddings is None else missing_embeddings[: block.targets]
+            x = drop(convolution(x, block, missing).relu_(), dropout)
         return x
 
 
@@ -227,11 +231,11 @@ def _row_slices(graph: Graph, layers: int) -> Iterator[EgoGraphs]:
         yield full_ego_graphs(graph, targets, layers)
 
 
-def fuse(x: Tensor, embeddings: Tensor | None, weight: Tensor | None) -> Tensor:
+def fuse(x: Tensor, missing_embeddings: Tensor | None, weight: Tensor | None) -> Tensor:
     """Adds the embeddings' part z̄ W_z of a fused convolution, in place; nothing without them."""
-    if embeddings is None or weight is None:
+    if missing_embeddings is None or weight is None:
         return x
-    return x.addmm_(embeddings, weight)
+    return x.addmm_(missing_embeddings, weight)
 
 
 def drop(x: Tensor, stream: DropoutStream | None) -> Tensor:

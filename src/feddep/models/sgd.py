@@ -47,7 +47,7 @@ class SageSgd:
         rate: the learning rate.
         decay: L2 penalty.
         dropout: the stream to draw masks from.
-        embeddings: z̄ of the graph's nodes, ``(n, d_z)``; None trains without them.
+        missing_embeddings: z̄ of the graph's nodes, ``(n, d_z)``; None trains without them.
         head: what stands between the model's outputs and the class scores; None takes the
             outputs as they are.
     """
@@ -61,15 +61,17 @@ class SageSgd:
         rate: float,
         decay: float,
         dropout: DropoutStream,
-        embeddings: Floats | None = None,
+        missing_embeddings: Floats | None = None,
         head: Head | None = None,
     ) -> None:
         self._labels, self._dropout = labels, dropout
-        self._embeddings = embeddings
-        self._generated = None if embeddings is None else np.asarray(embeddings.any(axis=1))
+        self._missing_embeddings = missing_embeddings
+        self._generated = (
+            None if missing_embeddings is None else np.asarray(missing_embeddings.any(axis=1))
+        )
         self._features = features if isinstance(features, np.ndarray) else _Rows.of(features)
         self._change = _Change(np.float32(rate), np.float32(1 - rate * decay))
-        self.weights = Weights.of(model, head, fused=embeddings is not None)
+        self.weights = Weights.of(model, head, with_missing=missing_embeddings is not None)
 
     def step(self, ego: EgoGraphs) -> float:
         """One step on the targets of ``ego``; returns the mean of their losses before it."""
@@ -144,7 +146,7 @@ class SageSgd:
 
     def _forward(self, ego: EgoGraphs) -> "_Passed":
         stream, weights = self._dropout, self.weights
-        z = self._fused(ego.nodes)
+        z = self._missing(ego.nodes)
         x, rows = self._enter(ego.nodes, z)
         inputs = []
         for layer, block in zip(weights.layers, ego.blocks, strict=True):
@@ -154,14 +156,14 @@ class SageSgd:
             x = out
         return _Passed(z, rows, inputs, x)
 
-    def _fused(self, nodes: Longs) -> "_Fused":
+    def _missing(self, nodes: Longs) -> "_Missing":
         """z̄ of those nodes that have one."""
-        if self._embeddings is None or self._generated is None:
+        if self._missing_embeddings is None or self._generated is None:
             return _NOTHING_FUSED
         positions = np.flatnonzero(self._generated[nodes])
-        return _Fused(positions, self._embeddings[nodes[positions]])
+        return _Missing(positions, self._missing_embeddings[nodes[positions]])
 
-    def _enter(self, nodes: Longs, z: "_Fused") -> "tuple[Floats, Floats | _ByColumn]":
+    def _enter(self, nodes: Longs, z: "_Missing") -> "tuple[Floats, Floats | _ByColumn]":
         """The input layer, and the rows of features that it took."""
         layer = self.weights.input
         if isinstance(self._features, np.ndarray):
@@ -174,7 +176,7 @@ class SageSgd:
         return _enter_sparse(layer, by_column, len(nodes), z), by_column
 
 
-class _Fused(NamedTuple):
+class _Missing(NamedTuple):
     """Embeddings of missing neighbours; most nodes may have none, and cost nothing.
 
     Positions are ascending and a layer's targets come first, so each layer takes a prefix.
@@ -184,7 +186,7 @@ class _Fused(NamedTuple):
     rows: Floats
 
 
-_NOTHING_FUSED = _Fused(np.empty(0, np.int64), _ABSENT)
+_NOTHING_FUSED = _Missing(np.empty(0, np.int64), _ABSENT)
 
 
 class _Passed(NamedTuple):
@@ -193,7 +195,7 @@ class _Passed(NamedTuple):
     ``inputs`` holds for every convolution its input and the mean of each target's neighbours.
     """
 
-    z: _Fused
+    z: _Missing
     rows: "Floats | _ByColumn"
     inputs: list[tuple[Floats, Floats]]
     out: Floats
@@ -241,8 +243,8 @@ class _Layer(NamedTuple):
     embedding: Floats
 
     @classmethod
-    def of(cls, layer: FusedSage | Convolution, fused: bool) -> "_Layer":
-        embedding = _array(layer.embedding if fused else None)
+    def of(cls, layer: FusedSage | Convolution, with_missing: bool) -> "_Layer":
+        embedding = _array(layer.embedding if with_missing else None)
         if isinstance(layer, FusedSage):
             return cls(_array(layer.features), _ABSENT, _array(layer.bias), embedding)
         return cls(_array(layer.neighbours), _array(layer.own), _array(layer.bias), embedding)
@@ -257,11 +259,11 @@ class Weights:
     head: tuple[Floats, Floats] | None
 
     @classmethod
-    def of(cls, model: FusedSage, head: Head | None, *, fused: bool) -> "Weights":
-        """The model's own memory; without ``fused`` its embeddings' part is left out."""
+    def of(cls, model: FusedSage, head: Head | None, *, with_missing: bool) -> "Weights":
+        """The model's own memory; without ``with_missing`` its embeddings' part is left out."""
         return cls(
-            _Layer.of(model, fused),
-            [_Layer.of(cast(Convolution, c), fused) for c in model.convolutions],
+            _Layer.of(model, with_missing),
+            [_Layer.of(cast(Convolution, c), with_missing) for c in model.convolutions],
             None if head is None else (_array(head.weight), _array(head.bias)),
         )
 
@@ -289,7 +291,7 @@ def _array(weight: Tensor | None) -> Floats:
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def _add_rest(layer: _Layer, z: _Fused, out: Floats) -> None:
+def _add_rest(layer: _Layer, z: _Missing, out: Floats) -> None:
     """Adds the bias and the embeddings' part."""
     for i in range(len(out)):
         row = out[i]
@@ -313,7 +315,7 @@ def _descend(weight: Floats, gradient: Floats, change: _Change) -> None:
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def _descend_rest(layer: _Layer, z: _Fused, gradient: Floats, change: _Change) -> None:
+def _descend_rest(layer: _Layer, z: _Missing, gradient: Floats, change: _Change) -> None:
     """A step on the bias and the embeddings' part."""
     _descend_bias(layer.bias, gradient, change)
     count = np.searchsorted(z.positions, len(gradient))
@@ -333,7 +335,7 @@ def _descend_bias(bias: Floats, gradient: Floats, change: _Change) -> None:
         bias[j] = change.keep * bias[j] - change.rate * total[j]
 
 
-def _spread(z: _Fused, layer: _Layer, count: int) -> list[Floats]:
+def _spread(z: _Missing, layer: _Layer, count: int) -> list[Floats]:
     """z̄ of so many nodes, most of them zero; nothing where the layer takes none."""
     if not len(layer.embedding):
         return []
@@ -345,7 +347,7 @@ def _spread(z: _Fused, layer: _Layer, count: int) -> list[Floats]:
 
 @njit(cache=True, nogil=True, boundscheck=False)
 def _convolve(
-    layer: _Layer, indptr: Longs, indices: Array, x: Floats, z: _Fused
+    layer: _Layer, indptr: Longs, indices: Array, x: Floats, z: _Missing
 ) -> tuple[Floats, Floats]:
     """The mean of each target's neighbours, and the layer's output."""
     targets = len(indptr) - 1
@@ -380,7 +382,7 @@ def _convolve_back(
     indices: Array,
     x: Floats,
     mean: Floats,
-    z: _Fused,
+    z: _Missing,
     gradient: Floats,
     change: _Change,
 ) -> Floats:
@@ -394,7 +396,7 @@ def _convolve_back(
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def _enter_dense(layer: _Layer, rows: Floats, z: _Fused) -> Floats:
+def _enter_dense(layer: _Layer, rows: Floats, z: _Missing) -> Floats:
     out: Floats = np.dot(rows, layer.neighbours)
     _add_rest(layer, z, out)
     return out
@@ -402,14 +404,14 @@ def _enter_dense(layer: _Layer, rows: Floats, z: _Fused) -> Floats:
 
 @njit(cache=True, nogil=True, boundscheck=False)
 def _enter_dense_back(
-    layer: _Layer, rows: Floats, z: _Fused, gradient: Floats, change: _Change
+    layer: _Layer, rows: Floats, z: _Missing, gradient: Floats, change: _Change
 ) -> None:
     _descend(layer.neighbours, np.dot(rows.T, gradient), change)
     _descend_rest(layer, z, gradient, change)
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def _enter_sparse(layer: _Layer, rows: _ByColumn, count: int, z: _Fused) -> Floats:
+def _enter_sparse(layer: _Layer, rows: _ByColumn, count: int, z: _Missing) -> Floats:
     out = np.zeros((count, layer.neighbours.shape[1]), np.float32)
     columns_product(rows.starts, rows.positions, rows.entries, layer.neighbours, out)
     _add_rest(layer, z, out)
@@ -418,7 +420,7 @@ def _enter_sparse(layer: _Layer, rows: _ByColumn, count: int, z: _Fused) -> Floa
 
 @njit(cache=True, nogil=True, boundscheck=False)
 def _enter_sparse_back(
-    layer: _Layer, rows: _ByColumn, z: _Fused, gradient: Floats, change: _Change
+    layer: _Layer, rows: _ByColumn, z: _Missing, gradient: Floats, change: _Change
 ) -> None:
     slope = np.empty(gradient.shape[1], np.float32)
     for column in range(len(layer.neighbours)):

@@ -13,7 +13,7 @@ import numpy as np
 from feddep.errors import RuntimeFailureError
 from feddep.federation.aggregation import aggregate
 from feddep.federation.messages import Reply, Request, State, group, grouped
-from feddep.federation.phase import Ask, Report
+from feddep.federation.phase import Ask, RoundReport
 from feddep.graph.graph import Part
 from feddep.learning.evaluation import SCORE_NAMES, pooled, score
 from feddep.learning.mending import Mended, Mender
@@ -50,7 +50,7 @@ class Averaging:
         """R rounds of training and one that scores the result."""
         return spec.training.rounds + 1
 
-    def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, Report]:
+    def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, RoundReport]:
         """Sends the classifier out and averages what comes back, from those who answer.
 
         Raises:
@@ -66,7 +66,7 @@ class Averaging:
         next_loss = metrics.pop("loss", float("nan"))
         if "loss" in state:
             metrics["loss"] = float(state["loss"])
-        report = Report(ask.round, metrics, weights)
+        report = RoundReport(ask.round, metrics, weights)
         if last:
             return state, report
         _check_somebody_trained(replies, ask)
@@ -89,10 +89,10 @@ class Averaging:
             graph, trainer = without_edges(graph), train_privately
         seeds = silo.seeds.child(self.name, request.round)
         with mended.fitting(model) as classifier:
-            metrics = asdict(score(classifier, graph, table, mended.embeddings))
+            metrics = asdict(score(classifier, graph, table, mended.missing_embeddings))
             if request.step == "score":
                 return Reply(request.client, metrics=metrics), state
-            metrics["loss"] = trainer(classifier, mended.silo, seeds, mended.embeddings)
+            metrics["loss"] = trainer(classifier, mended.silo, seeds, mended.missing_embeddings)
         metrics["training_nodes"] = len(silo.graph.members(Part.TRAIN))
         weights = to_arrays(model)
         spec = silo.spec.training

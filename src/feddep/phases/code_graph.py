@@ -55,11 +55,11 @@ class CodeGraph:
             return Reply(request.client, {"codes": codes}), kept
         if "neighbours" not in request.arrays:
             return Reply(request.client), state
-        mended = np.array(request.arrays["neighbours"])
+        missing = np.array(request.arrays["neighbours"])
         # A node's new neighbours are so much like itself that F would rely on them alone, and
         # know nothing where there are none: at the paper's inference.
-        without = silo.seeds.stream(self.name, "keep").random(len(mended))
-        mended[without >= silo.spec.generator.keep] = 0
+        without = silo.seeds.stream(self.name, "keep").random(len(missing))
+        missing[without >= silo.spec.generator.keep] = 0
         if silo.spec.generator.centred:
-            mended = centred(mended)
-        return Reply(request.client), {**state, "mended": mended}
+            missing = centred(missing)
+        return Reply(request.client), {**state, "missing_embeddings": missing}

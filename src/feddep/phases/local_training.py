@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 
 from feddep.federation.messages import Reply, Request, State, group, grouped
-from feddep.federation.phase import Ask, Report
+from feddep.federation.phase import Ask, RoundReport
 from feddep.graph.graph import Part
 from feddep.learning.evaluation import SCORE_NAMES, pooled, score
 from feddep.learning.silo import Silo
@@ -23,10 +23,10 @@ class LocalTraining:
         """As many as the federated methods have, so that all train equally long."""
         return spec.training.rounds
 
-    def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, Report]:
+    def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, RoundReport]:
         """Lets every client train on and collects the scores."""
         replies = ask.all("train")
-        return state, Report(ask.round + 1, pooled(reply.metrics for reply in replies))
+        return state, RoundReport(ask.round + 1, pooled(reply.metrics for reply in replies))
 
     def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
         """Trains the client's classifier for one round, then scores it."""

@@ -43,6 +43,6 @@ class TrueNeighbours:
         if request.step == "show":
             state = {**state, "embeddings": known_embeddings(silo, state)}
             return Reply(request.client, {"embeddings": state["embeddings"][nodes]}), state
-        mended = mean_of(nodes, request.arrays["neighbours"], silo)
+        missing = mean_of(nodes, request.arrays["neighbours"], silo)
         kept = {name: array for name, array in state.items() if name != "embeddings"}
-        return Reply(request.client), {**kept, "mended": mended}
+        return Reply(request.client), {**kept, "missing_embeddings": missing}

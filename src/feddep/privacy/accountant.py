@@ -21,8 +21,8 @@ from feddep.privacy.events import (
     BernoulliSelection,
     CappedGradients,
     Event,
+    Events,
     FullNeighbours,
-    Ledger,
     Message,
     NeighbourSampling,
     NoisedGradients,
@@ -76,24 +76,24 @@ class Prices:
     quantiles: Sequence[tuple[float, float]] = ()
 
 
-def price(ledger: Ledger, edges: int, delta_prime: float = 1e-5) -> Prices:
-    """Prices a client's ledger.
+def price(events: Events, edges: int, delta_prime: float = 1e-5) -> Prices:
+    """Prices a client's events.
 
     Args:
-        ledger: everything that happened; an unknown event is refused.
+        events: everything that happened; an unknown event is refused.
         edges: of the client's graph; a δ of at least 1/edges promises nothing.
         delta_prime: δ' of the composition theorem.
     """
-    for event in ledger:
+    for event in events:
         if not isinstance(event, Event):
             raise InputError(f"the accountant has no price for {type(event).__name__}")
     sampled = [
         event
-        for event in ledger
+        for event in events
         if isinstance(event, NeighbourSampling) and event.purpose == "embeddings"
     ]
-    keep = math.prod(e.keep for e in ledger if isinstance(e, BernoulliSelection))
-    sound = _sound(ledger, edges)
+    keep = math.prod(e.keep for e in events if isinstance(e, BernoulliSelection))
+    sound = _sound(events, edges)
     if len(sampled) != 1:
         return Prices(NOTHING, NOTHING, sound)
     nodes = composed_by_node(sampled[0], delta_prime)
@@ -240,29 +240,29 @@ def capped_event(
     )
 
 
-def noise_covers_all(ledger: Ledger) -> bool:
+def noise_covers_all(events: Events) -> bool:
     """Whether all that left was computed from gradients that have a price for one edge.
 
     These are capped ones, of no more trainings than were priced; and no list was read otherwise.
     """
-    covered = {event.phase for event in ledger if isinstance(event, CappedGradients)}
-    read = any(isinstance(event, NeighbourSampling | FullNeighbours) for event in ledger)
-    left = {event.phase for event in ledger if isinstance(event, Message)}
-    return bool(covered) and not read and left <= covered and not trained_too_often(ledger)
+    covered = {event.phase for event in events if isinstance(event, CappedGradients)}
+    read = any(isinstance(event, NeighbourSampling | FullNeighbours) for event in events)
+    left = {event.phase for event in events if isinstance(event, Message)}
+    return bool(covered) and not read and left <= covered and not trained_too_often(events)
 
 
-def trained_too_often(ledger: Ledger) -> bool:
+def trained_too_often(events: Events) -> bool:
     """Whether more trained weights left than the price of their gradients is for.
 
     Numbers are not counted: they are computed without edges, from weights that were shown anyway.
     """
     priced: defaultdict[str, float] = defaultdict(float)
-    for event in ledger:
+    for event in events:
         if isinstance(event, CappedGradients):
             priced[event.phase] += _trainings(event)
     return any(
         _answers(event) > priced[event.phase]
-        for event in ledger
+        for event in events
         if isinstance(event, Message) and event.name != "numbers" and event.phase in priced
     )
 
@@ -270,7 +270,7 @@ def trained_too_often(ledger: Ledger) -> bool:
 def _trainings(event: CappedGradients) -> float:
     if event.steps == 0:  # without examples weights go back as they came
         return math.inf
-    # An older ledger does not tell; a training has at least one step.
+    # An older events does not tell; a training has at least one step.
     return event.steps if event.trainings is None else event.trainings
 
 
@@ -282,13 +282,13 @@ def _answers(event: Message) -> int:
     return event.times if event.bytes else event.times - 1
 
 
-def edge_shown(ledger: Ledger) -> float:
+def edge_shown(events: Events) -> float:
     """The probability that one-shot samples show a given edge, for the edge that is worst off."""
-    shots = [event for event in ledger if isinstance(event, OneShotSampling)]
+    shots = [event for event in events if isinstance(event, OneShotSampling)]
     return 1 - math.prod(1 - event.edge_delta for event in shots)
 
 
-def _sound(ledger: Ledger, edges: int) -> Guarantee:
+def _sound(events: Events, edges: int) -> Guarantee:
     """What holds for one undirected edge inside the client's graph.
 
     A mechanism that stands before everything else bounds all that follows, which is
@@ -296,15 +296,15 @@ def _sound(ledger: Ledger, edges: int) -> Guarantee:
     every message may show any edge: lists are drawn again and again, as often as a node occurs in
     batches, and that number has no bound.
     """
-    if not any(isinstance(event, Message) for event in ledger):
+    if not any(isinstance(event, Message) for event in events):
         return Guarantee(0.0, 0.0, "holds")
-    flips = [e for e in ledger if isinstance(e, RandomisedResponse | SparseResponse)]
+    flips = [e for e in events if isinstance(e, RandomisedResponse | SparseResponse)]
     if flips:  # drawn again, it costs again
         return _judged(sum(map(flip_epsilon, flips)), 0.0, edges, sound=True)
-    if any(isinstance(event, OneShotSampling) for event in ledger):
-        return _judged(0.0, edge_shown(ledger), edges, sound=True)
-    if noise_covers_all(ledger):
-        capped = [event for event in ledger if isinstance(event, CappedGradients)]
+    if any(isinstance(event, OneShotSampling) for event in events):
+        return _judged(0.0, edge_shown(events), edges, sound=True)
+    if noise_covers_all(events):
+        capped = [event for event in events if isinstance(event, CappedGradients)]
         spent = sum(event.delta for event in capped)
         return _judged(sum(map(edge_level, capped)), spent, edges, sound=True)
     return NOTHING

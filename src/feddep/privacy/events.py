@@ -1,6 +1,6 @@
 """Events: what was sampled, flipped, noised or sent. Accountants price them, and nothing else.
 
-A ledger is a list of events of one client. Events are plain values that survive as JSON.
+A events is a list of events of one client. Events are plain values that survive as JSON.
 """
 
 from collections.abc import Mapping, Sequence
@@ -115,7 +115,7 @@ class CappedGradients(NoisedGradients):
         touched: k, examples that one undirected edge can change.
         delta: δ that was chosen beforehand.
         edges: of the client's graph.
-        trainings: that the steps were made in; what came of each may leave once. None in ledgers
+        trainings: that the steps were made in; what came of each may leave once. None in events_by_client
             of older runs.
     """
 
@@ -161,7 +161,7 @@ Event = (
     | KnownCrossings
     | Message
 )
-Ledger = Sequence[Event]
+Events = Sequence[Event]
 
 _KINDS: Mapping[str, type] = {
     kind.__name__: kind
@@ -180,9 +180,9 @@ _KINDS: Mapping[str, type] = {
 }
 
 
-def to_plain(ledger: Ledger) -> list[dict[str, Any]]:
+def to_plain(events: Events) -> list[dict[str, Any]]:
     """The events as plain data for JSON."""
-    return [{"event": type(event).__name__, **asdict(event)} for event in ledger]
+    return [{"event": type(event).__name__, **asdict(event)} for event in events]
 
 
 def from_plain(rows: Sequence[Mapping[str, Any]]) -> list[Event]:
@@ -192,11 +192,11 @@ def from_plain(rows: Sequence[Mapping[str, Any]]) -> list[Event]:
         values = dict(row)
         kind = _KINDS.get(str(values.pop("event", None)))
         if kind is None:
-            raise DataError(f"unknown event in the ledger: {row.get('event')!r}")
+            raise DataError(f"unknown privacy event: {row.get('event')!r}")
         if "degrees" in values:
             values["degrees"] = tuple((int(d), int(n)) for d, n in values["degrees"])
         try:
             found.append(kind(**values))
         except TypeError as error:
-            raise DataError(f"the ledger's event {row.get('event')!r}: {error}") from None
+            raise DataError(f"the privacy event {row.get('event')!r}: {error}") from None
     return found

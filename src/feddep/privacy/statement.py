@@ -12,8 +12,8 @@ from feddep.privacy.accountant import (
 from feddep.privacy.events import (
     CappedGradients,
     Event,
+    Events,
     KnownCrossings,
-    Ledger,
     Message,
     NoisedGradients,
     OneShotSampling,
@@ -27,21 +27,23 @@ _CROSSINGS = (
 )
 
 
-def statement(mechanism: str, prices: Prices, ledgers: Sequence[Ledger]) -> str:
+def statement(mechanism: str, prices: Prices, events_by_client: Sequence[Events]) -> str:
     """A few sentences about what somebody who sees all messages can learn of a single edge.
 
     Args:
         mechanism: the run's.
         prices: of the client that is worst off.
-        ledgers: of all clients; they tell what was done and what left.
+        events_by_client: of all clients; they tell what was done and what left.
     """
-    events = [event for ledger in ledgers for event in ledger]
+    events = [event for own in events_by_client for event in own]
     crossings = any(isinstance(event, KnownCrossings) for event in events)
-    return _inside(mechanism, prices.sound, ledgers, events) + (_CROSSINGS if crossings else "")
+    return _inside(mechanism, prices.sound, events_by_client, events) + (
+        _CROSSINGS if crossings else ""
+    )
 
 
 def _inside(
-    mechanism: str, sound: Guarantee, ledgers: Sequence[Ledger], events: Sequence[Event]
+    mechanism: str, sound: Guarantee, events_by_client: Sequence[Events], events: Sequence[Event]
 ) -> str:
     """About edges inside a silo."""
     names = sorted({event.name for event in events if isinstance(event, Message)})
@@ -53,19 +55,19 @@ def _inside(
         return (
             f"Every neighbour list was sampled once, and all that left a client ({left}) was "
             "computed from these samples. A given edge inside one silo is in them with a "
-            f"probability of up to {max(map(edge_shown, ledgers)):.3g}; if it is, nothing hides "
+            f"probability of up to {max(map(edge_shown, events_by_client)):.3g}; if it is, nothing hides "
             f"it. {'That is no privacy guarantee. ' if sound.verdict == 'none' else ''}{_PUBLIC}"
         )
-    if all(map(noise_covers_all, ledgers)):
+    if all(map(noise_covers_all, events_by_client)):
         return _noised(sound, events, left)
     return (
-        f"No privacy guarantee is given. {_reason(mechanism, ledgers, events)}. Somebody who sees "
+        f"No privacy guarantee is given. {_reason(mechanism, events_by_client, events)}. Somebody who sees "
         f"what left a client ({left}) may be able to tell whether two of its nodes are linked. "
         f"{_PUBLIC}"
     )
 
 
-def _reason(mechanism: str, ledgers: Sequence[Ledger], events: Sequence[Event]) -> str:
+def _reason(mechanism: str, events_by_client: Sequence[Events], events: Sequence[Event]) -> str:
     """Why nothing is promised."""
     noised = {event.purpose for event in events if isinstance(event, NoisedGradients)}
     if mechanism == "nfdp":
@@ -73,7 +75,7 @@ def _reason(mechanism: str, ledgers: Sequence[Ledger], events: Sequence[Event]) 
             "Neighbour lists were sampled, but over and over again: in the course of the run "
             "nearly every edge was used as it is"
         )
-    if any(map(trained_too_often, ledgers)):
+    if any(map(trained_too_often, events_by_client)):
         return "The noise was priced for a number of trainings, and what came of more of them left"
     trained = " and ".join(_TRAINED[purpose] for purpose in sorted(noised & _TRAINED.keys()))
     if trained:

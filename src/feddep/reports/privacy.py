@@ -1,4 +1,4 @@
-"""Prices of a mechanism without a run, and of a finished run from its ledger."""
+"""Prices of a mechanism without a run, and of a finished run from its events."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -24,8 +24,8 @@ from feddep.privacy.occurrences import touched_examples
 from feddep.privacy.sampling import one_shot_delta, paper_step
 from feddep.privacy.spec import Mechanism
 from feddep.privacy.statement import statement
+from feddep.runs.accounting import edge_entry, finite, plain, privacy_record, response_event
 from feddep.runs.files import read_record
-from feddep.runs.ledgers import edge_entry, finite, plain, privacy_record, response_event
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,17 +73,17 @@ def answer(question: Question) -> dict[str, Any]:
     _check(question)
     q = question
     step = paper_step(q.min_degree, q.fanout)
-    ledger = _events(q)
-    prices = price(ledger, q.edges, q.delta_prime)
+    events = _events(q)
+    prices = price(events, q.edges, q.delta_prime)
     found: dict[str, Any] = {
         "mechanism": q.mechanism,
         "per_step": {"epsilon": step[0], "delta": step[1]},
         "paper": plain(prices.paper),
         "composed": plain(prices.composed),
         "sound": plain(prices.sound),
-        "statement": statement(q.mechanism, prices, [ledger]),
+        "statement": statement(q.mechanism, prices, [events]),
     }
-    noised = [event for event in ledger if isinstance(event, NoisedGradients)]
+    noised = [event for event in events if isinstance(event, NoisedGradients)]
     if noised:
         found["example_level"] = {
             "epsilon": finite(example_level(noised[0], q.delta)),
@@ -97,17 +97,17 @@ def answer(question: Question) -> dict[str, Any]:
 
 
 def of_run(folder: Path) -> dict[str, Any]:
-    """The prices of a finished run, from its ledger."""
+    """The prices of a finished run, from its events."""
     record = read_record(folder)
     try:
-        rows = json.loads((folder / "ledger.json").read_text())
+        rows = json.loads((folder / "privacy_events.json").read_text())
     except (OSError, ValueError) as error:
-        raise DataError(f"cannot read the ledger of {folder}: {error}") from None
-    ledgers = [from_plain(own) for own in rows]
+        raise DataError(f"cannot read the events of {folder}: {error}") from None
+    events_by_client = [from_plain(own) for own in rows]
     return privacy_record(
         record["privacy"]["mechanism"],
-        ledgers,
-        [_edges(ledger) for ledger in ledgers],
+        events_by_client,
+        [_edges(events) for events in events_by_client],
         record["privacy"]["deltas"]["delta"],
         record["privacy"]["deltas"]["delta_prime"],
     )
@@ -124,11 +124,11 @@ def price_rows(found: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     return rows
 
 
-def _edges(ledger: Sequence[Event]) -> int:
-    for event in ledger:
+def _edges(events: Sequence[Event]) -> int:
+    for event in events:
         if isinstance(event, CappedGradients):
             return event.edges
-    degrees = next(e.degrees for e in ledger if isinstance(e, NeighbourSampling))
+    degrees = next(e.degrees for e in events if isinstance(e, NeighbourSampling))
     return sum(degree * count for degree, count in degrees) // 2
 
 

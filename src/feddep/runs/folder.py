@@ -17,7 +17,7 @@ from safetensors.numpy import save
 from feddep.errors import DataError, InputError
 from feddep.runs.files import Record, read_record, write_atomically
 from feddep.federation.messages import Arrays, grouped, pack, unpack
-from feddep.privacy.events import Ledger, to_plain
+from feddep.privacy.events import Events, to_plain
 from feddep.scenario.presets import may_set
 from feddep.scenario.spec import RunSpec, spec_keys
 
@@ -27,7 +27,7 @@ _FILES = (
     "history.jsonl",
     "spec.toml",
     "checkpoint.bin",
-    "ledger.json",
+    "privacy_events.json",
     "report.html",
 )
 
@@ -141,7 +141,7 @@ class RunFolder:
         history: Sequence[dict[str, Any]],
         classifiers: Sequence[Arrays],
         generators: Sequence[Arrays] = (),
-        ledgers: Sequence[Ledger] = (),
+        events_by_client: Sequence[Events] = (),
     ) -> None:
         """Stores the results; the record comes last, so that its presence means a complete run.
 
@@ -151,7 +151,7 @@ class RunFolder:
             classifiers: the weights at the best round, unless silos keep them.
             generators: each client's DGen, for methods that have one, so that a silo can mend
                 its subgraph again later.
-            ledgers: what each client's mechanisms did and what left it.
+            events_by_client: what each client's mechanisms did and what left it.
         """
         self.write_history(history)
         if classifiers:  # or they stayed with the silos
@@ -160,9 +160,9 @@ class RunFolder:
             own = self.path / _CLIENTS / str(client)
             own.mkdir(parents=True, exist_ok=True)
             write_model(own / "generator.safetensors", [generator])
-        if ledgers:
-            rows = [to_plain(ledger) for ledger in ledgers]
-            write_atomically(self.path / "ledger.json", json.dumps(rows) + "\n")
+        if events_by_client:
+            rows = [to_plain(events) for events in events_by_client]
+            write_atomically(self.path / "privacy_events.json", json.dumps(rows) + "\n")
         write_atomically(self.path / "record.json", json.dumps(record, indent=2) + "\n")
         (self.path / "checkpoint.bin").unlink(missing_ok=True)
 

@@ -13,7 +13,7 @@ from feddep.runs.records import entry_of
 from feddep.federation.run_phases import Progress
 from feddep.federation.messages import Arrays, State, group, grouped
 from feddep.federation.metering import Meter
-from feddep.federation.phase import AnyPhase, Report
+from feddep.federation.phase import AnyPhase, RoundReport
 from feddep.learning.evaluation import Scores
 from feddep.runtime.runtime import Runtime
 
@@ -64,7 +64,7 @@ class Journal:
         """Starts the clock."""
         self.began = self._mark = self._saved = time.perf_counter()
 
-    def after_round(self, phase: AnyPhase, report: Report | None, progress: Progress) -> None:
+    def after_round(self, phase: AnyPhase, report: RoundReport | None, progress: Progress) -> None:
         """Notes one round; called by the round loop.
 
         Raises:
@@ -113,7 +113,7 @@ class Journal:
         self.runtime.restore([group(arrays, f"client-{i}") for i in range(header["clients"])])
         return Progress(header["phase"], header["round"], group(arrays, "server"))
 
-    def _note(self, report: Report) -> None:
+    def _note(self, report: RoundReport) -> None:
         metrics = report.metrics
         loss = metrics.get("loss", nan)
         entry: dict[str, Any] = {

@@ -11,7 +11,7 @@ from feddep.algorithms.method import Method
 from feddep.errors import DivergedError
 from feddep.runs.folder import RunFolder
 from feddep.runs.journal import Journal, Watcher
-from feddep.runs.ledgers import mechanism_events, message_events, privacy_record
+from feddep.runs.accounting import mechanism_events, message_events, privacy_record
 from feddep.runs.records import make_record, sizes_of
 from feddep.runs.result import Result
 from feddep.federation.run_phases import run_phases
@@ -20,7 +20,7 @@ from feddep.federation.metering import Meter
 from feddep.graph.shard import Shards
 from feddep.learning.classifier import Classifier
 from feddep.learning.spec import LearningSpec
-from feddep.privacy.events import Ledger
+from feddep.privacy.events import Events
 from feddep.runtime.inprocess import InProcess
 from feddep.runtime.runtime import Runtime
 from feddep.scenario.build import initial_server_state, parties, learning_spec_for
@@ -78,7 +78,7 @@ def run(
             keep_diverged=keep_diverged,
         )
         generators = [group(state, "generator") for state in runtime.states()]
-    ledgers, edges = _ledgers(method, learning, shards, journal.meter)
+    events_by_client, edges = _events_by_client(method, learning, shards, journal.meter)
     record = make_record(
         spec,
         split=shards.split,
@@ -87,7 +87,7 @@ def run(
         best=journal.best,
         traffic=journal.meter.counts(),
         privacy=privacy_record(
-            spec.privacy.mechanism, ledgers, edges, spec.privacy.delta, spec.privacy.delta_prime
+            spec.privacy.mechanism, events_by_client, edges, spec.privacy.delta, spec.privacy.delta_prime
         ),
         seconds={
             "total": sum(journal.seconds.values()),
@@ -101,23 +101,23 @@ def run(
         record["diverged"] = journal.diverged
     models = [Classifier(learning, weights) for weights in journal.classifiers]
     generators = [weights for weights in generators if weights]
-    result = Result(spec, record, journal.history, models, generators, ledgers)
+    result = Result(spec, record, journal.history, models, generators, events_by_client)
     if folder is not None:
-        folder.finish(record, journal.history, journal.classifiers, generators, ledgers)
+        folder.finish(record, journal.history, journal.classifiers, generators, events_by_client)
     return result
 
 
-def _ledgers(
+def _events_by_client(
     method: Method, learning: LearningSpec, shards: Shards, meter: Meter
-) -> tuple[list[Ledger], list[int]]:
+) -> tuple[list[Events], list[int]]:
     """What each client's mechanisms did and what left it, and how many edges it has."""
-    ledgers: list[Ledger] = []
+    events_by_client: list[Events] = []
     edges: list[int] = []
     for client, graph in enumerate(parties(shards, method)):  # one subgraph at a time
         events = mechanism_events(method, learning, graph)
-        ledgers.append([*events, *message_events(meter.sent, client)])
+        events_by_client.append([*events, *message_events(meter.sent, client)])
         edges.append(graph.edges)
-    return ledgers, edges
+    return events_by_client, edges
 
 
 def run_method(

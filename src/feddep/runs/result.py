@@ -10,7 +10,7 @@ from feddep.runs.files import Record
 from feddep.runs.folder import RunFolder
 from feddep.learning.classifier import Classifier
 from feddep.models.weights import Weights
-from feddep.privacy.events import Ledger
+from feddep.privacy.events import Events
 from feddep.scenario.spec import RunSpec
 
 
@@ -24,7 +24,7 @@ class Result:
         history: one entry for each round.
         models: the classifiers at the best validation round; one, or one a client for ``local``.
         generators: each client's DGen after the last round, for methods that have one.
-        ledgers: what each client's privacy mechanisms did, and everything that left it.
+        events_by_client: what each client's privacy mechanisms did, and everything that left it.
     """
 
     spec: RunSpec
@@ -32,7 +32,7 @@ class Result:
     history: Sequence[dict[str, Any]]
     models: Sequence[Classifier]
     generators: Sequence[Weights] = ()
-    ledgers: Sequence[Ledger] = ()
+    events_by_client: Sequence[Events] = ()
 
     def __repr__(self) -> str:
         shown = "–" if self.accuracy is None else f"{self.accuracy:.4f}"
@@ -78,5 +78,5 @@ class Result:
         """Writes the run folder (record, history, spec, model) and returns its path."""
         folder = RunFolder.claim(Path(path), self.spec, resume=False)
         weights = [model.weights for model in self.models]
-        folder.finish(self.record, self.history, weights, self.generators, self.ledgers)
+        folder.finish(self.record, self.history, weights, self.generators, self.events_by_client)
         return folder.path

@@ -27,7 +27,7 @@ from feddep.graph.graph import Graph
 from feddep.learning.spec import LearningSpec
 from feddep.privacy.accountant import Guarantee, price
 from feddep.privacy.events import Event, Message, OneShotSampling
-from feddep.runs.ledgers import mechanism_events
+from feddep.runs.accounting import mechanism_events
 from feddep.scenario.spec import RunSpec
 
 _Names = Annotated[frozenset[Annotated[str, Field(min_length=1)]], Field(strict=False)]

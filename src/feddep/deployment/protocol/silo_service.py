@@ -29,9 +29,9 @@ from feddep.federation.messages import Reply, Request, State, group, pack
 from feddep.graph.graph import Graph
 from feddep.learning.silo import Secret, open_silo
 from feddep.privacy.accountant import NOTHING, Guarantee
+from feddep.runs.accounting import plain
 from feddep.runs.files import write_atomically
 from feddep.runs.folder import write_model
-from feddep.runs.ledgers import plain
 from feddep.runs.records import versions
 from feddep.runtime.envelope import Envelope
 from feddep.scenario.spec import RunSpec

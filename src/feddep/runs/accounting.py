@@ -1,4 +1,4 @@
-"""A run's ledger: what its mechanisms did at each client, and everything that left it."""
+"""Pricing a run: what its mechanisms did at each client, and everything that left it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from feddep.privacy.events import (
     Event,
     FullNeighbours,
     KnownCrossings,
-    Ledger,
+    Events,
     Message,
     NeighbourSampling,
     NoisedGradients,
@@ -92,25 +92,25 @@ def message_events(sent: Mapping[str, Sequence[int]], client: int) -> list[Event
 
 
 def privacy_record(
-    mechanism: str, ledgers: Sequence[Ledger], edges: Sequence[int], delta: float, prime: float
+    mechanism: str, events_by_client: Sequence[Events], edges: Sequence[int], delta: float, prime: float
 ) -> dict[str, Any]:
     """The entry ``privacy`` of a record: three prices of the client that is worst off, in words.
 
     Args:
         mechanism: the run's.
-        ledgers: every client's.
+        events_by_client: every client's.
         edges: in every client's graph.
         delta: δ at which DP-SGD is priced.
         prime: δ' of the composition theorem.
     """
-    prices = [price(own, count, prime) for own, count in zip(ledgers, edges, strict=True)]
+    prices = [price(own, count, prime) for own, count in zip(events_by_client, edges, strict=True)]
     worst = worst_of(prices)
-    noised = [e for own in ledgers for e in own if isinstance(e, NoisedGradients)]
+    noised = [e for own in events_by_client for e in own if isinstance(e, NoisedGradients)]
     examples = [example_level(e, delta) for e in set(noised) if e.purpose != "updates"]
     found = {
         "mechanism": mechanism,
         "verdict": worst.sound.verdict,
-        "statement": statement(mechanism, worst, ledgers),
+        "statement": statement(mechanism, worst, events_by_client),
         "paper": plain(worst.paper),
         "composed": plain(worst.composed),
         "sound": plain(worst.sound),

@@ -7,7 +7,7 @@ import pytest
 
 from feddep.errors import RuntimeFailureError
 from feddep.federation.messages import Reply
-from feddep.federation.phase import Ask, Report
+from feddep.federation.phase import Ask, RoundReport
 from feddep.federation.run_phases import Progress, run_phases
 
 
@@ -26,7 +26,7 @@ class Adds:
         replies = ask.all("number", {"scale": np.array(2)})
         total = sum(reply.metrics["number"] for reply in replies)
         found = 2 * state.get("total", np.zeros(())) + total + ask.round
-        return {**state, "total": found}, Report(ask.round, {"total": float(found)})
+        return {**state, "total": found}, RoundReport(ask.round, {"total": float(found)})
 
 
 class Clients:

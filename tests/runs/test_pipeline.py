@@ -263,7 +263,7 @@ def test_a_finished_run_is_stored(tmp_path: Path, small_shards: Shards):
         "record.json",
         "history.jsonl",
         "model.safetensors",
-        "ledger.json",
+        "privacy_events.json",
     }
 
 

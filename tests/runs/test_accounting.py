@@ -35,7 +35,7 @@ def run(small_shards, method="feddep", folder=None, **privacy):
 
 
 def kinds(result):
-    return [type(event) for event in result.ledgers[0] if not isinstance(event, Message)]
+    return [type(event) for event in result.events_by_client[0] if not isinstance(event, Message)]
 
 
 def test_without_noise_an_example_has_no_bound_and_no_infinity(small_shards):
@@ -79,7 +79,7 @@ def test_every_mechanism_leaves_its_events(small_shards, privacy, expected):
 
 def test_every_message_is_an_event_with_its_bytes(small_shards):
     result = run(small_shards)
-    messages = [e for ledger in result.ledgers for e in ledger if isinstance(e, Message)]
+    messages = [e for ledger in result.events_by_client for e in ledger if isinstance(e, Message)]
     arrays = [event for event in messages if event.name != "numbers"]
     assert sum(event.bytes for event in arrays) == result.traffic["up_bytes"]
     assert {(e.phase, e.name, e.times) for e in arrays} == {
@@ -114,7 +114,7 @@ def test_the_sparse_form_holds_and_names_its_rates(small_shards):
 @pytest.mark.parametrize("method", ["fedgnn", "fedgraph", "oracle"])
 def test_a_method_that_sees_edges_between_silos_says_that_they_are_shown(small_shards, method):
     result = run(small_shards, method, mechanism="randomised-response", epsilon=3.0)
-    assert all(KnownCrossings() in ledger for ledger in result.ledgers)
+    assert all(KnownCrossings() in ledger for ledger in result.events_by_client)
     assert result.privacy["sound"] == {"epsilon": 3.0, "delta": 0.0, "verdict": "holds"}
     assert "a given edge inside one silo" in result.privacy["statement"]
     assert "Edges between silos are not protected" in result.privacy["statement"]
@@ -129,7 +129,12 @@ def test_fedavg_has_no_local_gnn_for_uncapped_dp_sgd(small_shards):
 
 def test_one_shot_states_the_largest_probability_of_all_clients(small_shards):
     result = run(small_shards, "fedavg", mechanism="one-shot")
-    shown = [e.edge_delta for own in result.ledgers for e in own if isinstance(e, OneShotSampling)]
+    shown = [
+        e.edge_delta
+        for own in result.events_by_client
+        for e in own
+        if isinstance(e, OneShotSampling)
+    ]
     assert result.privacy["sound"]["delta"] == max(shown)
     assert f"probability of up to {max(shown):.3g};" in result.privacy["statement"]
 
@@ -142,8 +147,8 @@ class TestCappedOccurrences:
         result = run(small_shards, "fedavg", RunFolder(tmp_path), **CAPPED)
         privacy = result.privacy
         assert kinds(result) == [CappedGradients]
-        assert {e.trainings for own in result.ledgers for e in own[:1]} == {2}
-        assert ("classifier", 2) in {(e.name, e.times) for e in result.ledgers[0][1:]}
+        assert {e.trainings for own in result.events_by_client for e in own[:1]} == {2}
+        assert ("classifier", 2) in {(e.name, e.times) for e in result.events_by_client[0][1:]}
         assert privacy["verdict"] == privacy["sound"]["verdict"] == "holds"
         assert 0 < privacy["sound"]["epsilon"] == privacy["edge_level"]["epsilon"] < 5
         assert (privacy["edge_level"]["of"], privacy["edge_level"]["touched"]) == ("classifier", 4)
@@ -190,13 +195,13 @@ def test_noised_updates_are_in_the_ledger(small_shards):
     spec = {"training.update_clip": 0.1, "training.update_noise": 2.0}
     settings = SMALL | {"method": "fedgnn"} | spec | settings_of(small_shards)
     result = pipeline.run(RunSpec().with_settings(settings), small_shards, workers=1, device="cpu")
-    assert NoisedGradients("updates", 2.0, 0.1, 1.0, 2) in result.ledgers[0]
+    assert NoisedGradients("updates", 2.0, 0.1, 1.0, 2) in result.events_by_client[0]
 
 
 def test_a_finished_run_is_priced_again_from_its_ledger(small_shards, tmp_path):
     result = run(small_shards, folder=RunFolder(tmp_path))
-    rows = json.loads((tmp_path / "ledger.json").read_text())
-    assert [from_plain(own) for own in rows] == [list(own) for own in result.ledgers]
+    rows = json.loads((tmp_path / "privacy_events.json").read_text())
+    assert [from_plain(own) for own in rows] == [list(own) for own in result.events_by_client]
     assert of_run(tmp_path) == result.privacy
 
 

@@ -12,7 +12,7 @@ import pytest
 from feddep.errors import InterruptedRunError
 from feddep.federation.messages import Reply, Request
 from feddep.federation.metering import Meter
-from feddep.federation.phase import Report
+from feddep.federation.phase import RoundReport
 from feddep.federation.run_phases import Progress
 from feddep.learning.evaluation import Scores
 from feddep.runs import journal as journal_module
@@ -80,7 +80,9 @@ def after(journal: Journal, number: int, val: float | None, *, own: bool = False
     metrics = {"loss": 1 / number} | ({} if val is None else {"silo_val": val, "silo_test": val})
     classifier = None if own else {"w": np.array([float(number)])}
     server = {"classifier/w": np.array([float(number)])}
-    journal.after_round(TRAINING, Report(number, metrics, classifier), Progress(1, number, server))
+    journal.after_round(
+        TRAINING, RoundReport(number, metrics, classifier), Progress(1, number, server)
+    )
 
 
 # History
@@ -101,13 +103,13 @@ def test_there_is_one_entry_a_round_with_silo_and_global_scores():
 @pytest.mark.parametrize("metrics", [{"loss": float("nan")}, {"loss": float("inf")}, {}])
 def test_a_loss_that_is_no_number_is_none_so_that_the_history_stays_json(metrics: dict):
     journal = start()
-    journal.after_round(TRAINING, Report(1, metrics, {"w": np.zeros(1)}), Progress(1, 1))
+    journal.after_round(TRAINING, RoundReport(1, metrics, {"w": np.zeros(1)}), Progress(1, 1))
     assert journal.history[0]["loss"] is None
 
 
 def test_the_classifier_before_any_training_is_not_in_the_history():
     journal = start()
-    report = Report(0, {"silo_val": 0.9}, {"w": np.zeros(1)})
+    report = RoundReport(0, {"silo_val": 0.9}, {"w": np.zeros(1)})
     journal.after_round(TRAINING, report, Progress(1, 1))
     assert journal.history == []
     assert journal.best == 0
