@@ -3,20 +3,21 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help setup demo check test test-federation docs bench clean
+.PHONY: help setup demo check test test-federation docs reproduce bench clean
 
 help:
 	@echo "make demo    compare Local, FedAvg, FedDEP and Global on the embedded data set"
 	@echo "make test    lint, types, import contracts, tests"
 	@echo "make test-federation   server and silos as real processes, and what happens when they die"
-	@echo "make docs    rebuild tables and figures of README and docs from stored records"
+	@echo "make docs    rebuild tables and figures of README, docs and study from stored records"
+	@echo "make reproduce   run what the study of the paper still lacks; stop it and go on at any time"
 	@echo "make bench   speed and memory, as ratios measured in one run"
 
 setup: $(INSTALLED)
 
-$(INSTALLED): pyproject.toml
+$(INSTALLED): pyproject.toml study/pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev]' --editable study
 	touch $@
 
 demo: setup
@@ -41,10 +42,13 @@ test-federation: setup .venv/.simulation
 	touch $@
 
 docs: setup
-	$(BIN)/python -m feddep_study.documents
+	$(BIN)/feddep-study documents
+
+reproduce: setup
+	$(BIN)/feddep-study reproduce all
 
 bench: setup
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf .venv runs build dist src/*.egg-info
+	rm -rf .venv runs build dist src/*.egg-info study/*.egg-info

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The audits of the project: pictures go to runs/audit/, what was found to experiments/audits/, from
+# The audits of the project: pictures go to runs/audit/, what was found to study/audits/, from
 # where `make docs` takes it. Five minutes on one core.
 #
 # Fixed before these audits: the attacks, developed on seeds 0 to 3; the share of 0.2 that is
@@ -13,13 +13,13 @@
 # the positive control comes near it. The paper's sampling claims nothing.
 set -e
 cd "$(dirname "$0")/.."
-mkdir -p experiments/audits
+mkdir -p study/audits
 seed=200
 audit() {
   name=$1
   shift
   .venv/bin/feddep audit --seed $seed --out "runs/audit/$name" "$@"
-  cp "runs/audit/$name/audit.json" "experiments/audits/$name.json"
+  cp "runs/audit/$name/audit.json" "study/audits/$name.json"
 }
 audit 0-leak --method fedavg --dataset cora --plant-leak
 for method in fedavg feddep; do

@@ -1,7 +1,7 @@
 """Fixtures that several layers use. Heavy imports stand inside, so that light tests stay light."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from threading import Thread
@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import settings
 
 import feddep
 
@@ -17,26 +16,6 @@ if TYPE_CHECKING:
     from feddep.graph.graph import Graph
     from feddep.graph.shard import Shards
     from feddep.learning.spec import LearningSpec
-
-# One thread: test machines have few cores and other work.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
-# The same examples in every run, however slow the machine.
-settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
-settings.load_profile("repeatable")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def untuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No tuned presets in this process: a test must not depend on what was chosen last."""
-    from feddep.scenario import presets
-
-    paper, *_ = presets.FILE.read_text().partition("[tuned.")
-    file = tmp_path_factory.mktemp("presets") / "presets.toml"
-    file.write_text(paper)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(presets, "FILE", file)
-        yield
 
 
 @pytest.fixture(scope="session")

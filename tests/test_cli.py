@@ -19,12 +19,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from feddep_study.reproduce import PARTS
 from rich.console import Console
 from safetensors.numpy import load_file
 
 from feddep.cli import main as cli
-from feddep.cli.main import options as cli_common
+from feddep.cli import options as cli_common
 from feddep.errors import RuntimeFailureError
 from feddep.graph import datasets
 from feddep.graph.folder import write_graph
@@ -268,16 +267,14 @@ BAD = {
     "no seed": (["tune", *TUNE, "--seeds", "0"], ["seeds", "(got 0)"]),
     "a key to tune": (["tune", *TUNE, "--set", "training.round=3"], ["'training.round'"]),
     "a seed to tune": (["tune", *TUNE, "--set", "seed=3"], ["decides seed", "(got 3)"]),
-    "a folder's preset": (["tune", *TUNE, "--dataset", "mine", "--write"], ["mine", "--write"]),
     "a method to compare": (["compare", "--methods", "local,fedprox"], ["'fedprox'", "fedavg"]),
     "a method to price": (["costs", "--methods", "fedprox"], ["'fedprox'", "fedavg"]),
     "a method of one party": (["costs", "--methods", "feddep,global"], ["global sends nothing"]),
     "no run to price": (["costs", "nowhere"], ["cannot read the record", "nowhere"]),
     "runs and what to run": (["costs", "nowhere", "--clients", "3"], ["not both"]),
     "a folder for a page": (["costs", *TINY, "--out", "."], ["is a folder"]),
-    "no part of the paper": (["reproduce"], ["table1, quota", "or all"]),
     "a file for a run": (["report", str(Path(__file__))], ["expected the folder of a run"]),
-    "a name for a file": (["sweep", "table1"], ["experiments/table1.toml"]),
+    "a name for a file": (["sweep", "table1"], ["a file such as table1.toml"]),
     "a module": (["run", "--method", "nowhere:METHOD"], ["nowhere", "PYTHONPATH"]),
 }
 
@@ -763,21 +760,6 @@ def test_a_run_has_a_page_of_its_own(feddep: Feddep):
     assert not Path("one/report.html").exists()  # it was about the run before
 
 
-def test_the_report_is_written_from_the_declared_sweeps(feddep: Feddep):
-    outcome = feddep("report")
-    assert outcome.code == 2
-    assert "declares no sweeps" in outcome.err
-    assert not Path("report").exists()
-    Path("experiments").mkdir()
-    Path("experiments/paper.toml").write_text("[accuracy]\n[data]\n")
-    Path("experiments/mine.toml").write_text('[grid]\nmethod = ["local"]\n[quick]\nseed = [1]\n')
-    outcome = feddep("report", "--out", "there")
-    assert outcome.out.split() == ["there/report.md", "there/tables.tex", "there/index.html"]
-    assert "Not run yet (0 of 1 runs)." in Path("there/index.html").read_text()
-    assert feddep("report", "--quick").code == 0
-    assert "quick version" in Path("report/quick/report.md").read_text()
-
-
 def test_pages_that_would_have_one_name_are_refused(feddep: Feddep):
     for folder in ("a/one", "b/one"):
         assert feddep(*RUN, "--out", folder).code == 0
@@ -790,9 +772,8 @@ def test_pages_that_would_have_one_name_are_refused(feddep: Feddep):
     ]
 
 
-@pytest.mark.parametrize("arguments", [["nowhere"], ["nowhere", "--quick"]])
-def test_a_report_about_no_run_is_an_error(feddep: Feddep, arguments: list[str]):
-    outcome = feddep("report", *arguments)
+def test_a_report_about_no_run_is_an_error(feddep: Feddep):
+    outcome = feddep("report", "nowhere")
     assert outcome.code in (1, 2)
     assert outcome.err.startswith("error: ")
     assert not Path("report").exists()
@@ -884,84 +865,49 @@ def test_without_resume_another_preset_is_another_run(feddep: Feddep, tuned: Pat
     assert "rounds = 3 there, rounds = 2 here" in feddep(*SMALL, "--out", "run").err
 
 
-# feddep sweep, feddep reproduce
-
-DECLARED = """
-[grid]
-method = ["local", "fedavg"]
-seed = [0, 1]
-[quick]
-seed = [1]
-"training.rounds" = [1]
-"""
+# feddep sweep
 
 
 @pytest.fixture
-def part(tmp_path: Path) -> Path:
-    """Where the runs of a part of the paper are declared, on the embedded data."""
-    folder = tmp_path / "experiments"
-    folder.mkdir()
-    (folder / "hops.toml").write_text(DECLARED)
-    return folder
+def declared(tmp_path: Path) -> Path:
+    """A sweep on the embedded data."""
+    file = tmp_path / "mine.toml"
+    file.write_text('[grid]\nmethod = ["local", "fedavg"]\nseed = [0, 1]\n')
+    return file
 
 
-def test_a_part_is_reproduced_once(feddep: Feddep, part: Path, tried: list[Any]):
-    first = feddep("reproduce", "hops")
-    assert (first.code, len(tried)) == (0, 4)
-    assert "hops: 0 of 4 results are there" in first.err
-    assert "| local | 0.5000 ± 0.000 |" in first.out
-    assert len((part / "results/hops.jsonl").read_text().splitlines()) == 4
-    again = feddep("reproduce", "hops")
-    assert (again.code, again.out, len(tried)) == (0, first.out, 4)
-    assert "hops: 4 of 4 results are there" in again.err
-
-
-def test_the_small_version_of_a_part_is_kept_apart(feddep: Feddep, part: Path, tried: list[Any]):
-    assert feddep("reproduce", "hops", "--quick").code == 0
-    assert [(cell["seed"], cell["training.rounds"]) for cell in tried] == [(1, 1)] * 2
-    assert not (part / "results/hops.jsonl").exists()
-    assert len((part / "results/quick/hops.jsonl").read_text().splitlines()) == 2
-
-
-def test_a_sweep_is_run_and_shown(feddep: Feddep, part: Path, tried: list[Any]):
-    outcome = feddep("sweep", "experiments/hops.toml", "--at-once", 1)
+def test_a_sweep_is_run_once_and_its_records_stand_beside_it(
+    feddep: Feddep, declared: Path, tried: list[Any]
+):
+    outcome = feddep("sweep", "mine.toml", "--at-once", 1)
     assert (outcome.code, len(tried)) == (0, 4)
     assert "| fedavg | 0.5000 ± 0.000 |" in outcome.out
+    assert len((declared.parent / "results/mine.jsonl").read_text().splitlines()) == 4
+    again = feddep("sweep", "mine.toml")
+    assert (again.code, again.out, len(tried)) == (0, outcome.out, 4)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["reproduce", "hopps"], "unknown part of the paper 'hopps'"),
-        (["reproduce", "table2"], "cannot read the sweep experiments/table2.toml"),
-        (["reproduce", "data"], "cannot read the paper's numbers from experiments/paper.toml"),
-        (["sweep", "nowhere.toml"], "cannot read the sweep nowhere.toml"),
-    ],
-)
-def test_what_cannot_be_reproduced_is_an_error_and_nothing_runs(
-    feddep: Feddep, part: Path, tried: list[Any], arguments: list[str], says: str
-):
-    outcome = feddep(*arguments)
-    assert outcome.code in (1, 2)
-    assert outcome.err.startswith("error: ")
-    assert says in outcome.err
-    assert tried == []
-    assert not (part / "results").exists()
-
-
-def test_where_records_cannot_be_written_nothing_runs(feddep: Feddep, part: Path, tried: list[Any]):
-    (part / "results").write_text("precious")
-    outcome = feddep("reproduce", "hops")
+def test_a_sweep_that_is_not_there_is_an_error(feddep: Feddep, tried: list[Any]):
+    outcome = feddep("sweep", "nowhere.toml")
     assert outcome.code == 2
-    assert "cannot write to experiments/results" in outcome.err
+    assert "error: cannot read the sweep nowhere.toml" in outcome.err
+
+
+def test_where_records_cannot_be_written_nothing_runs(
+    feddep: Feddep, declared: Path, tried: list[Any]
+):
+    (declared.parent / "results").write_text("precious")
+    outcome = feddep("sweep", "mine.toml")
+    assert outcome.code == 2
+    assert "cannot write to results" in outcome.err
     assert tried == []
 
 
 def test_data_that_are_not_there_are_asked_for_before_anything_runs(
-    feddep: Feddep, part: Path, tried: list[Any]
+    feddep: Feddep, declared: Path, tried: list[Any]
 ):
-    (part / "hops.toml").write_text(DECLARED.replace("[grid]", '[grid]\ndataset = ["./gone"]'))
-    outcome = feddep("reproduce", "hops")
+    declared.write_text('[grid]\ndataset = ["./gone"]\n')
+    outcome = feddep("sweep", "mine.toml")
     assert outcome.code == 2
     assert "gone" in outcome.err
     assert tried == []
@@ -993,7 +939,7 @@ def test_tune_prints_the_trials_and_stores_the_choice(feddep: Feddep, tried: lis
     assert len(tried) == 2 * 8, "trial 0 is one of the eight points of the search space"
     assert "0.5000" in outcome.out
     assert outcome.out.count("chosen") == 1
-    folder = Path("experiments/tuning")
+    folder = Path("runs/tuning")
     assert f"choice: {folder}/local-synthetic.toml" in outcome.err
     assert {file.name for file in folder.iterdir()} == {
         "local-synthetic.jsonl",
@@ -1010,18 +956,6 @@ def test_tune_again_runs_nothing_and_says_the_same(feddep: Feddep, tried: list[A
     assert feddep(*tune).out == first.out
     assert len(tried) == 3
     assert Path("there/local-synthetic.toml").read_bytes() == choice
-
-
-def test_only_with_write_the_choice_becomes_the_preset(
-    feddep: Feddep, tuned: Path, tried: list[Any]
-):
-    before = tuned.read_text()
-    feddep("tune", *TUNE)
-    assert tuned.read_text() == before
-    assert feddep("tune", *TUNE, "--write").code == 0
-    assert "[tuned.fedavg.synthetic]" in tuned.read_text()
-    spec = cli_common.spec_of({"method": "local"})
-    assert (spec.preset, spec.training.learning_rate) == ("tuned", 0.5)
 
 
 def test_a_tuning_that_is_interrupted_goes_on_where_it_was(
@@ -1041,7 +975,7 @@ def test_a_tuning_that_is_interrupted_goes_on_where_it_was(
         patch.setattr(sweep, "run_apart", interrupted)
         outcome = feddep(*tune)
     assert (outcome.code, outcome.out) == (130, "")
-    assert not Path("experiments/tuning/local-synthetic.toml").exists()
+    assert not Path("runs/tuning/local-synthetic.toml").exists()
     assert feddep(*tune).code == 0
     assert len(tried) == 2
 
@@ -1130,12 +1064,6 @@ def _read(screen: Any) -> bytes:
     except OSError:  # so a terminal says that its last user is gone
         return b""
     return found
-
-
-def test_the_help_names_what_can_be_reproduced(feddep: Feddep):
-    shown = feddep("reproduce", "--help").out
-    assert all(name in shown for name in [*PARTS, "all"])
-    assert "\\" not in shown
 
 
 # What stands where

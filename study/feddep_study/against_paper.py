@@ -54,7 +54,7 @@ class Printed:
 
 @dataclass(frozen=True)
 class Paper:
-    """What the paper prints, as ``experiments/paper.toml`` holds them.
+    """What the paper prints, as ``paper.toml`` holds them.
 
     Attributes:
         accuracy: [mean, standard deviation] by data set, method and number of clients.

@@ -44,7 +44,7 @@ def beside_paper(rows: Sequence[Row], printed: dict[str, Any]) -> list[tuple[str
 
     Args:
         rows: from :func:`measure`.
-        printed: the tables ``data.NAME`` of ``experiments/paper.toml``.
+        printed: the tables ``data.NAME`` of ``paper.toml``.
     """
     found = []
     for name, clients in dict.fromkeys((row["dataset"], row["clients"]) for row in rows):

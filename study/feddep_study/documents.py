@@ -1,11 +1,12 @@
-"""Tables and figures of the README and the documents, written from stored records.
+"""Tables and figures of README, docs and ``tables/``, written from stored records.
 
 A document marks a place with ``<!-- NAME KIND:begin -->`` and ``<!-- NAME KIND:end -->``; NAME is a
-sweep in ``experiments/``, KIND one of
+sweep in ``declarations/``, KIND one of
 
 - ``means``: scores over the seeds (:mod:`feddep.reports.summary`); so is a place without a KIND,
 - ``pairs``: differences from FedAvg, paired by seed (:mod:`feddep_study.statistics.paired`),
-- ``gains``: those from FedAvg and FedSage, pooled over settings (:mod:`feddep_study.statistics.pooled_differences`),
+- ``gains``: those from FedAvg and FedSage, pooled over settings
+  (:mod:`feddep_study.statistics.pooled_differences`),
 - ``ranks``: of the methods in each setting (:mod:`feddep_study.statistics.ranks`),
 - ``paper``: beside what the paper prints (:mod:`feddep_study.against_paper`),
 - ``reached``: how often that is reached (:mod:`feddep_study.against_paper`),
@@ -123,25 +124,25 @@ def _content(source: Source, kind: str) -> str:
     return KINDS[kind](source) + (f"\n{note}" if missing else "")
 
 
-def documents(root: Path) -> list[Path]:
-    """Where tables may stand."""
-    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+def documents(study: Path) -> list[Path]:
+    """Where tables may stand: the checkout's README and docs, and the study's own tables."""
+    checkout = study.parent
+    folders = (checkout / "docs", study / "tables")
+    return [
+        checkout / "README.md",
+        *(file for folder in folders for file in sorted(folder.glob("*.md"))),
+    ]
 
 
-def main() -> None:
-    """Fills all documents below the working folder and draws their figures."""
-    root = Path.cwd()
-    library = Library(root / "experiments")
-    for path in documents(root):
+def fill_documents(study: Path) -> None:
+    """Fills all documents and draws their figures."""
+    library = Library(study)
+    for path in documents(study):
         write_atomically(path, filled(path.read_text(), library))
-    folder, drawn = root / FOLDER, figures(library)
+    folder, drawn = study.parent / FOLDER, figures(library)
     folder.mkdir(parents=True, exist_ok=True)
     for name in FILES:
         if name in drawn:
             write_atomically(folder / name, drawn[name])
         else:
             (folder / name).unlink(missing_ok=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -30,15 +30,15 @@ ABOUT = (
 QUICK = "This is the quick version: fewer seeds, rounds and epochs. Its numbers compare poorly."
 
 
-def write_report(experiments: Path, out: Path, *, quick: bool = False) -> list[Path]:
+def write_report(study: Path, out: Path, *, quick: bool = False) -> list[Path]:
     """Writes ``report.md`` with its figures, ``tables.tex`` and ``index.html``.
 
     Args:
-        experiments: holds the declared sweeps and their records.
+        study: holds the declared sweeps and their records.
         out: the folder to write into; made if it does not exist.
         quick: the records of the small versions.
     """
-    sections = read_sections(experiments, quick=quick)
+    sections = read_sections(study, quick=quick)
     figures = out / "figures"
     figures.mkdir(parents=True, exist_ok=True)
     for section, figure in _figures(sections):
@@ -54,19 +54,16 @@ def write_report(experiments: Path, out: Path, *, quick: bool = False) -> list[P
     return [out / name for name in written]
 
 
-def read_sections(experiments: Path, *, quick: bool = False) -> list[Section]:
+def read_sections(study: Path, *, quick: bool = False) -> list[Section]:
     """Every section, as the records stand."""
-    library = Library(experiments, quick=quick)
+    library = Library(study, quick=quick)
     if not library:
-        raise InputError(
-            f"{experiments} declares no sweeps; call this in the project's folder, "
-            "or give the folder of a run"
-        )
+        raise InputError(f"{study} declares no sweeps; --folder is the study folder of a checkout")
     sections = [section_of(source) for source in in_order(library.values())]
     found = findings(library)
     return [
         *_short_section(library, found),
-        _data_section(experiments, quick=quick),
+        _data_section(study, quick=quick),
         _claims_section(found),
         *sections,
     ]
@@ -104,12 +101,12 @@ def html(sections: Sequence[Section], about: Sequence[str]) -> str:
     return page(TITLE, body)
 
 
-def _data_section(experiments: Path, *, quick: bool) -> Section:
+def _data_section(study: Path, *, quick: bool) -> Section:
     """The data table of the appendix, which needs no training and so is no sweep."""
-    results = experiments / "results"
+    results = study / "results"
     file = (results / "quick" if quick else results) / "data.json"
     title, text = "The data", "What Louvain leaves of each graph; every entry ours / the paper's."
-    printed = Paper.read(experiments / "paper.toml").data
+    printed = Paper.read(study / "paper.toml").data
     if not file.exists():
         planned = len(printed) * len(data_table.CLIENTS)
         return Section("data", title, text, 0, planned, [], "rows")

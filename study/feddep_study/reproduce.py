@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feddep.sweeps.sweep import Sweep
+from feddep_study.source import declared_sweep
 
 
 @dataclass(frozen=True)
@@ -13,7 +14,7 @@ class Part:
 
     Attributes:
         what: in one line.
-        sweeps: names of declarations in ``experiments/``; none for what needs no training.
+        sweeps: names of sweeps in ``declarations/``; none for what needs no training.
     """
 
     what: str
@@ -33,12 +34,11 @@ PARTS: Mapping[str, Part] = {
 }
 
 
-def sweeps_of(names: Sequence[str], folder: Path, *, quick: bool) -> dict[str, Sweep]:
-    """The sweeps behind some parts, each once, in the order of the table."""
+def sweeps_of(names: Sequence[str], study: Path, *, quick: bool) -> dict[str, Sweep]:
+    """The sweeps behind some parts, or with these names, each once; the paper's parts first."""
     wanted = [name for part in PARTS if part in names for name in PARTS[part].sweeps]
-    return {
-        name: Sweep.read(folder / f"{name}.toml", quick=quick) for name in dict.fromkeys(wanted)
-    }
+    wanted += [name for name in names if name not in PARTS]
+    return {name: declared_sweep(study, name, quick=quick) for name in dict.fromkeys(wanted)}
 
 
 def seconds_left(sweep: Sweep, at_once: int) -> float | None:

@@ -58,25 +58,35 @@ def _partition_of(record: Record) -> tuple[Any, ...]:
     return tuple(record[name] for name in ("dataset", "partition", "clients", "seed"))
 
 
-class Library(Mapping[str, Source]):
-    """The sweeps of a folder by name, each read when it is first asked for."""
+STUDY = Path(__file__).parents[1]
+"""The folder of the study: this package is only ever used in a checkout."""
 
-    def __init__(self, experiments: Path, *, quick: bool = False) -> None:
+
+def declared_sweep(study: Path, name: str, *, quick: bool = False) -> Sweep:
+    """A sweep of the study by name; all of them share one folder of records."""
+    file = study / "declarations" / f"{name}.toml"
+    return Sweep.read(file, quick=quick, results=study / "results")
+
+
+class Library(Mapping[str, Source]):
+    """The sweeps of the study by name, each read when it is first asked for."""
+
+    def __init__(self, study: Path, *, quick: bool = False) -> None:
         """Looks what is declared.
 
         Args:
-            experiments: holds the declarations and ``paper.toml``.
+            study: holds ``declarations/``, ``results/``, ``audits/`` and ``paper.toml``.
             quick: look at the small versions.
         """
-        self._experiments, self._quick = experiments, quick
+        self._study, self._quick = study, quick
         wanted = {"grid", "quick"} if quick else {"grid"}
-        files = sorted(experiments.glob("*.toml"))
+        files = sorted((study / "declarations").glob("*.toml"))
         self._names = [file.stem for file in files if wanted <= _tables(file)]
         self._read: dict[str, Source] = {}
 
     def __getitem__(self, name: str) -> Source:
         if name not in self._read:
-            self._read[name] = _source(self._experiments, name, quick=self._quick)
+            self._read[name] = _source(self._study, name, quick=self._quick)
         return self._read[name]
 
     def __contains__(self, name: object) -> bool:
@@ -91,17 +101,17 @@ class Library(Mapping[str, Source]):
     @property
     def audits(self) -> list[dict[str, Any]]:
         """What the stored audits found, in the order of their files' names."""
-        files = sorted((self._experiments / "audits").glob("*.json"))
+        files = sorted((self._study / "audits").glob("*.json"))
         return [json.loads(file.read_text()) for file in files]
 
 
-def _source(experiments: Path, name: str, *, quick: bool) -> Source:
-    sweep = Sweep.read(experiments / f"{name}.toml", quick=quick)
+def _source(study: Path, name: str, *, quick: bool) -> Source:
+    sweep = declared_sweep(study, name, quick=quick)
     return Source(
         name,
         sweep.cells,
         sweep.records(),
-        Paper.read(experiments / "paper.toml"),
+        Paper.read(study / "paper.toml"),
         sweep.histories(),
         _lost_shares(sweep.results.parent / "data.json"),
     )

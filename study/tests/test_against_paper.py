@@ -1,9 +1,9 @@
 """Our scores beside the paper's, on a paper of three numbers."""
 
 import pytest
-from feddep_study.against_paper import Paper, paper_table, reached
 
 from feddep.errors import DataError
+from feddep_study.against_paper import Paper, paper_table, reached
 
 PAPER = Paper(
     {"cora": {"feddep": {"3": [0.8894, 0.016], "5": [0.8883, 0.011]}, "fedavg": {"5": [0.8, 0.02]}}}

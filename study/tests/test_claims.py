@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+
 from feddep_study.against_paper import Paper
 from feddep_study.claims.rule import (
     Case,

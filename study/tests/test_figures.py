@@ -1,6 +1,7 @@
 """Panels and lines of the figures."""
 
 import pytest
+
 from feddep_study.against_paper import Paper
 from feddep_study.figures.privacy_plot import further_privacy, privacy_figure
 from feddep_study.source import Source

@@ -1,35 +1,36 @@
 import json
 
 import pytest
-from feddep_study.documents import KINDS, OVERVIEWS, documents, filled, main, places
-from feddep_study.source import Library
-from pretend import fill
 
 from feddep.errors import InputError
+from feddep_study.documents import KINDS, OVERVIEWS, documents, fill_documents, filled, places
+from feddep_study.source import Library
+from made_up_records import fill
 
 TEXT = "before\n<!-- tiny:begin -->\nold\n<!-- tiny:end -->\nafter\n"
 
 
 @pytest.fixture
-def root(tmp_path):
-    (tmp_path / "experiments/results").mkdir(parents=True)
-    (tmp_path / "docs").mkdir()
-    (tmp_path / "experiments/tiny.toml").write_text('[grid]\nmethod = ["local", "fedavg"]\n')
+def study(tmp_path):
+    study = tmp_path / "study"
+    for folder in (study / "results", study / "declarations", study / "tables", tmp_path / "docs"):
+        folder.mkdir(parents=True)
+    (study / "declarations/tiny.toml").write_text('[grid]\nmethod = ["local", "fedavg"]\n')
     scores = {"global": {"test": 0.5}, "silo": {"test": 0.6, "val": 0.7}}
     record = {"method": "local", "dataset": "cora", "clients": 5, "seed": 0}
     record |= {"preset": "tuned", "split": "quota", "scores": scores}
     sound = {"epsilon": None, "delta": 1.0, "verdict": "none"}
     record["privacy"] = {"mechanism": "nfdp", "sound": sound}
     row = {"settings": {"method": "local"}, "record": record}
-    (tmp_path / "experiments/results/tiny.jsonl").write_text(json.dumps(row) + "\n")
+    (study / "results/tiny.jsonl").write_text(json.dumps(row) + "\n")
     printed = "[accuracy.cora]\nlocal = { 5 = [0.4486, 0.108] }\n"
-    (tmp_path / "experiments/paper.toml").write_text(printed)
+    (study / "paper.toml").write_text(printed)
     (tmp_path / "README.md").write_text(TEXT)
-    return tmp_path
+    return study
 
 
-def test_a_place_is_filled_and_the_rest_untouched(root):
-    text = filled(TEXT, Library(root / "experiments"))
+def test_a_place_is_filled_and_the_rest_untouched(study):
+    text = filled(TEXT, Library(study))
     assert text.startswith("before\n<!-- tiny:begin -->\n| ")
     assert "0.5000" in text
     assert "old" not in text
@@ -50,8 +51,8 @@ def of_kind(kind):
         ("main", "| method |"),
     ],
 )
-def test_a_place_may_name_a_kind_of_table(root, kind, part):
-    text = filled(of_kind(kind), Library(root / "experiments"))
+def test_a_place_may_name_a_kind_of_table(study, kind, part):
+    text = filled(of_kind(kind), Library(study))
     assert text.startswith(f"before\n<!-- tiny {kind}:begin -->\n| ")
     assert part in text
     assert text.endswith(f"<!-- tiny {kind}:end -->\nafter\n")
@@ -61,13 +62,13 @@ def test_a_place_may_name_a_kind_of_table(root, kind, part):
     ("kind", "title"),
     [("tables", "Means over the seeds"), ("grids", "synthetic, preset tuned, stratified split")],
 )
-def test_a_place_may_hold_several_tables_with_titles(root, kind, title):
-    text = filled(of_kind(kind), Library(root / "experiments"))
+def test_a_place_may_hold_several_tables_with_titles(study, kind, title):
+    text = filled(of_kind(kind), Library(study))
     assert text.startswith(f"before\n<!-- tiny {kind}:begin -->\n**{title}**\n\n| ")
 
 
-def test_several_tables_stand_under_their_titles(root):
-    text = filled(of_kind("ranks"), Library(root / "experiments"))
+def test_several_tables_stand_under_their_titles(study):
+    text = filled(of_kind("ranks"), Library(study))
     assert text.startswith("before\n<!-- tiny ranks:begin -->\n**Ranks, preset tuned, ")
     assert "** \n" not in text
     assert "\n\n| method | mean rank | settings |\n" in text
@@ -78,84 +79,82 @@ def of_all(kind):
 
 
 @pytest.mark.parametrize("kind", OVERVIEWS)
-def test_a_place_may_look_at_all_sweeps(root, kind):
-    text = filled(of_all(kind), Library(root / "experiments"))
+def test_a_place_may_look_at_all_sweeps(study, kind):
+    text = filled(of_all(kind), Library(study))
     assert "old" not in text
-    assert filled(text, Library(root / "experiments")) == text
+    assert filled(text, Library(study)) == text
 
 
-def test_the_claims_are_counted_and_tabled(root):
-    (root / "experiments/tiny.toml").rename(root / "experiments/table1.toml")
-    (root / "experiments/results/tiny.jsonl").rename(root / "experiments/results/table1.jsonl")
-    text = filled(of_all("claims"), Library(root / "experiments"))
+def test_the_claims_are_counted_and_tabled(study):
+    (study / "declarations/tiny.toml").rename(study / "declarations/table1.toml")
+    (study / "results/tiny.jsonl").rename(study / "results/table1.jsonl")
+    text = filled(of_all("claims"), Library(study))
     assert "<!-- all claims:begin -->\nOf " in text
     assert "**Section 4.2, overall performances**\n\n| claim | verdict |" in text
 
 
-def test_without_a_kind_a_place_holds_the_means(root):
-    named = filled(of_kind("means"), Library(root / "experiments"))
-    assert filled(TEXT, Library(root / "experiments")) == named.replace("tiny means:", "tiny:")
+def test_without_a_kind_a_place_holds_the_means(study):
+    named = filled(of_kind("means"), Library(study))
+    assert filled(TEXT, Library(study)) == named.replace("tiny means:", "tiny:")
 
 
-def test_places_of_several_kinds_are_found_and_filled_each_by_itself(root):
+def test_places_of_several_kinds_are_found_and_filled_each_by_itself(study):
     text = TEXT + of_kind("paper") + of_kind("pairs")
     assert places(text) == [("tiny", "means"), ("tiny", "paper"), ("tiny", "pairs")]
-    found = filled(text, Library(root / "experiments"))
+    found = filled(text, Library(study))
     assert "old" not in found
     assert found.count("after\n") == 3
 
 
-def test_an_unknown_kind_is_refused_with_the_known_ones(root):
+def test_an_unknown_kind_is_refused_with_the_known_ones(study):
     with pytest.raises(InputError, match=r"tiny: expected means, .*main \(got medians\)"):
-        filled(of_kind("medians"), Library(root / "experiments"))
+        filled(of_kind("medians"), Library(study))
     with pytest.raises(InputError, match=r"all: expected claims, figures, audits \(got means\)"):
-        filled(of_all("means"), Library(root / "experiments"))
+        filled(of_all("means"), Library(study))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_not_run_yet_is_said(root, kind):
-    assert "\n\n1 of 2 runs are not run yet.\n" in filled(
-        of_kind(kind), Library(root / "experiments")
-    )
+def test_what_is_not_run_yet_is_said(study, kind):
+    assert "\n\n1 of 2 runs are not run yet.\n" in filled(of_kind(kind), Library(study))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("content", [None, ""], ids=["no file", "an empty file"])
-def test_a_sweep_without_any_record_has_no_table(root, kind, content):
-    (root / "experiments/results/tiny.jsonl").unlink()
+def test_a_sweep_without_any_record_has_no_table(study, kind, content):
+    (study / "results/tiny.jsonl").unlink()
     if content is not None:
-        (root / "experiments/results/tiny.jsonl").write_text(content)
-    text = filled(of_kind(kind), Library(root / "experiments"))
+        (study / "results/tiny.jsonl").write_text(content)
+    text = filled(of_kind(kind), Library(study))
     assert text == of_kind(kind).replace("old", "2 of 2 runs are not run yet.")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_filling_twice_changes_nothing(root, kind):
-    once = filled(of_kind(kind), Library(root / "experiments"))
-    assert filled(once, Library(root / "experiments")) == once
+def test_filling_twice_changes_nothing(study, kind):
+    once = filled(of_kind(kind), Library(study))
+    assert filled(once, Library(study)) == once
 
 
-def test_an_unknown_sweep_is_refused(root):
+def test_an_unknown_sweep_is_refused(study):
     with pytest.raises(InputError, match="nowhere"):
-        filled(TEXT.replace("tiny", "nowhere"), Library(root / "experiments"))
+        filled(TEXT.replace("tiny", "nowhere"), Library(study))
 
 
-def test_main_fills_readme_and_docs(root, monkeypatch):
-    (root / "docs/more.md").write_text(TEXT)
-    monkeypatch.chdir(root)
-    main()
-    assert [path.name for path in documents(root)] == ["README.md", "more.md"]
-    assert all("0.5000" in path.read_text() for path in documents(root))
+def test_readme_docs_and_tables_are_filled(study):
+    for file in ("../docs/more.md", "tables/theme.md"):
+        (study / file).write_text(TEXT)
+    fill_documents(study)
+    assert [path.name for path in documents(study)] == ["README.md", "more.md", "theme.md"]
+    assert all("0.5000" in path.read_text() for path in documents(study))
 
 
-def test_main_draws_the_figures_that_there_are_runs_for(root, monkeypatch):
-    (root / "docs/figures").mkdir()
-    (root / "docs/figures/pays.svg").write_text("of runs that no longer count")
+def test_the_figures_are_drawn_that_there_are_runs_for(study):
+    drawn = study.parent / "docs/figures"
+    drawn.mkdir()
+    (drawn / "pays.svg").write_text("of runs that no longer count")
     for name, method in (("table1", "fedavg"), ("longer", "feddep")):
-        (root / f"experiments/{name}.toml").write_text(
+        (study / f"declarations/{name}.toml").write_text(
             f'[grid]\ndataset = ["cora"]\npreset = ["paper"]\nmethod = ["{method}"]\nseed = [0]\n'
         )
-    fill(root / "experiments/table1.toml")
-    monkeypatch.chdir(root)
-    main()
-    assert [file.name for file in (root / "docs/figures").iterdir()] == ["accuracy.svg"]
+    fill(study, "table1")
+    fill_documents(study)
+    assert [file.name for file in drawn.iterdir()] == ["accuracy.svg"]

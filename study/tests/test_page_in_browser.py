@@ -5,10 +5,10 @@ import shutil
 import struct
 
 import pytest
-from browser import PROGRAM, browser
-from feddep_study.report import read_sections
 
+from browser import PROGRAM, browser
 from feddep.reports.charts import Figure, padded, round_ticks
+from feddep_study.report import read_sections
 
 pytestmark = pytest.mark.skipif(
     PROGRAM is None, reason="no Chromium here (apt-get install chromium): the page is not looked at"
@@ -35,8 +35,8 @@ def width(request, tab, file):
     return request.param
 
 
-def test_every_plot_is_drawn(tab, width, experiments):
-    blocks = [block for section in read_sections(experiments) for block in section.blocks]
+def test_every_plot_is_drawn(tab, width, study):
+    blocks = [block for section in read_sections(study) for block in section.blocks]
     figures = [block for block in blocks if isinstance(block, Figure)]
     drawn = tab.evaluate(
         "[...document.querySelectorAll('svg.panel')].map((svg) => {"

@@ -1,8 +1,7 @@
 """The list of the paper's claims: complete, decidable, and in keeping with the paper's numbers."""
 
-from pathlib import Path
-
 import pytest
+
 from feddep_study.against_paper import Paper
 from feddep_study.claims.paper_claims import (
     CLAIMS,
@@ -16,13 +15,10 @@ from feddep_study.claims.paper_claims import (
 )
 from feddep_study.claims.rule import Case, examine
 from feddep_study.claims.verdicts import ASKED, HEADINGS, NOTE, findings, summary, verdict_tables
-from feddep_study.source import Source
+from feddep_study.source import STUDY, Source, declared_sweep
 from feddep_study.statistics.paired import score_of
 
-from feddep.sweeps.sweep import Sweep
-
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-PAPER = Paper.read(EXPERIMENTS / "paper.toml")
+PAPER = Paper.read(STUDY / "paper.toml")
 SWEEPS = ("table1", "quota", "hops", "table2", "privacy", "curves")
 PHASES = (
     *("averaging", "local_training", "neighgen", "generator_training"),
@@ -43,7 +39,7 @@ def record_of(cell):
 
 @pytest.fixture(scope="module")
 def sweeps():
-    return {name: Sweep.read(EXPERIMENTS / f"{name}.toml") for name in SWEEPS}
+    return {name: declared_sweep(STUDY, name) for name in SWEEPS}
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +189,7 @@ def test_questions_of_our_own_are_not_counted(all_run):
 
 
 def test_the_rule_stands_in_the_findings():
-    text = (EXPERIMENTS.parent / "docs/findings.md").read_text()
+    text = (STUDY / "findings.md").read_text()
     for word in ("Supported", "Contradicted", "Open"):
         assert f"- **{word}**: " in text
 
@@ -239,7 +235,7 @@ def test_convergence_is_the_first_round_close_to_the_last_accuracy():
 @pytest.mark.parametrize(("sweep", "least"), [("table1", 30), ("privacy", 3)])
 def test_what_is_said_to_be_far_below_is(sweep, least):
     """With its noise FedGNN stays far below what the paper prints, in every setting."""
-    rows = Sweep.read(EXPERIMENTS / f"{sweep}.toml").records()
+    rows = declared_sweep(STUDY, sweep).records()
     ours = [(r["dataset"], r["clients"], score_of(r, "global")) for _, r in rows if is_fedgnn(r)]
     assert len(ours) >= least
     for dataset, clients, score in ours:

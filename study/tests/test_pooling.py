@@ -6,6 +6,7 @@ The 97.5% quantiles of Student's t: 12.706 for 1 degree of freedom, 4.303 for 2,
 import math
 
 import pytest
+
 from feddep_study.statistics.paired import Difference
 from feddep_study.statistics.pooling import pooled
 

@@ -1,10 +1,9 @@
 """Ranks over settings, and what they wait for."""
 
-from pathlib import Path
-
 import pytest
+
 from feddep_study.against_paper import Paper
-from feddep_study.source import Source
+from feddep_study.source import STUDY, Source, declared_sweep
 from feddep_study.statistics.ranks import NOTE, ranks
 
 METHODS = ("fedavg", "fedsage", "feddep")
@@ -120,11 +119,9 @@ def test_without_runs_there_is_no_table(declared):
 
 
 def test_the_declared_sweeps_can_be_ranked():
-    from feddep.sweeps.sweep import Sweep
 
     for name in ("table1", "quota"):
-        file = Path(__file__).parents[2] / f"experiments/{name}.toml"
-        declared = Sweep.read(file).cells
+        declared = declared_sweep(STUDY, name).cells
         rows = [row for table in ranks(source(declared, lambda c: 0.5)) for row in table.rows]
         assert rows
         assert all("12 of 12" in row for row in rows)

@@ -1,22 +1,21 @@
 """The paper's parts as declared sweeps, their quick versions, and the data table."""
 
 import json
-from pathlib import Path
 
 import pytest
-from feddep_study import data_table
-from feddep_study.reproduce import PARTS, seconds_left, sweeps_of
 
 from feddep.errors import InputError
 from feddep.sweeps.sweep import Sweep
+from feddep_study import data_table
+from feddep_study.reproduce import PARTS, seconds_left, sweeps_of
+from feddep_study.source import STUDY
 
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 METHODS_OF_TABLE_1 = 12
 
 
 @pytest.fixture(scope="module")
 def declared():
-    return sweeps_of(list(PARTS), EXPERIMENTS, quick=False)
+    return sweeps_of(list(PARTS), STUDY, quick=False)
 
 
 def test_every_part_of_the_paper_is_declared(declared):
@@ -37,7 +36,7 @@ def test_table_1_has_every_cell_of_the_paper(declared):
 
 
 def test_the_quick_version_is_a_small_one(declared):
-    quick = sweeps_of(list(PARTS), EXPERIMENTS, quick=True)
+    quick = sweeps_of(list(PARTS), STUDY, quick=True)
     for name, sweep in quick.items():
         assert 0 < len(sweep.cells) <= 80, name
         assert sweep.results.parent.name == "quick"

@@ -9,8 +9,8 @@ import pytest
 
 from feddep.scenario import presets
 from feddep.sweeps.tuning import Tuning
+from feddep_study.source import STUDY
 
-ROOT = Path(__file__).parents[2]
 TEXT = Path(presets.__file__).with_name("presets.toml").read_text()
 ENTRIES = re.findall(
     r"\[tuned\.([\w-]+)\.(\w+)\]\n# (\S+\.jsonl): trial (\d+) of (\d+), .* over (\d+) seeds, "
@@ -28,7 +28,7 @@ def test_every_entry_names_its_records():
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: f"{entry[0]}-{entry[1]}")
 def test_the_records_choose_it_by_validation(entry):
     method, dataset, records, trial, trials, seeds, splits = entry
-    folder = ROOT / "experiments" / "tuning"
+    folder = STUDY / "tuning"
     first = json.loads((folder / records).read_text().splitlines()[0])["settings"]
     promised = {key: first[key] for key in presets.PROMISES if key in first}  # FedGNN: no noise
     tuning = Tuning.declare(

@@ -3,11 +3,7 @@ import re
 from pathlib import Path
 
 import pytest
-from feddep_study.documents import KINDS, OVERVIEWS, documents, figures, filled, places
-from feddep_study.readme import FOLDER
-from feddep_study.source import Library
 
-from feddep.scenario import presets
 from feddep.sweeps.sweep import Sweep
 
 ROOT = Path(__file__).parents[2]
@@ -43,31 +39,3 @@ def test_documents_link_to_files_that_exist():
     for document in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", document.read_text()):
             assert (document.parent / target).exists(), f"{document.name} links to {target}"
-
-
-@pytest.fixture(scope="module")
-def library():
-    """The records with the presets that they were run with, which other tests do without."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(presets, "FILE", ROOT / "src/feddep/scenario/presets.toml")
-        yield Library(ROOT / "experiments")
-
-
-@pytest.mark.parametrize("document", documents(ROOT), ids=lambda path: path.name)
-def test_tables_are_what_the_stored_records_give(document, library):
-    text = document.read_text()
-    assert filled(text, library) == text, "make docs brings the documents up to date"
-
-
-def test_figures_are_what_the_stored_records_give(library):
-    stored = {file.name: file.read_text() for file in (ROOT / FOLDER).iterdir()}
-    assert stored == figures(library), "make docs draws the figures anew"
-
-
-def test_every_mark_in_a_document_is_a_place_and_every_kind_of_table_is_used():
-    found = []
-    for document in documents(ROOT):
-        text = document.read_text()
-        assert len(places(text)) == text.count(":begin -->") == text.count(":end -->"), document
-        found += places(text)
-    assert {kind for _, kind in found} == KINDS.keys() | OVERVIEWS.keys()

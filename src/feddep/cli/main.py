@@ -386,19 +386,19 @@ sweeps.add_to(app)
 deployment.add_to(app)
 
 
-def main() -> None:
-    """Runs the command line and turns every error into a sentence and an exit code."""
+def main(program: typer.Typer = app) -> None:
+    """Runs a command line and turns every error into a sentence and an exit code."""
     handler = RichHandler(console=err_console, show_time=False, show_path=False)
     for end in (signal.SIGTERM, signal.SIGHUP):  # or they would leave workers behind
         if signal.getsignal(end) is not signal.SIG_IGN:  # as under nohup
             signal.signal(end, signal.default_int_handler)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
-    sys.exit(_exit_code())
+    sys.exit(_exit_code(program))
 
 
-def _exit_code() -> int:
+def _exit_code(program: typer.Typer = app) -> int:
     try:
-        return int(app(standalone_mode=False) or 0)
+        return int(program(standalone_mode=False) or 0)
     except _UsageError as error:
         error.show(sys.stderr)
         return 2

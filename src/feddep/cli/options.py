@@ -62,7 +62,6 @@ Epsilon = Annotated[float | None, typer.Option(help="ε that the mechanism is to
 AtOnce = Annotated[int | None, typer.Option(min=1, help="Runs at a time.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes; default: the cores.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Folder = Annotated[Path, typer.Option(help="Where the declarations and records are.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 Settings = Annotated[
     list[str] | None, typer.Option("--set", help="Any key of the spec, e.g. model.hidden=64.")

@@ -1,4 +1,4 @@
-"""The part of the command line for experiments: many runs, what they cost, and their reports."""
+"""The part of the command line for many runs, what they cost, and their reports."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,6 @@ from feddep.cli.options import (
     Clients,
     Dataset,
     Device,
-    Folder,
     Method,
     Seed,
     Settings,
@@ -29,7 +28,7 @@ from feddep.cli.options import (
     spec_of,
     table_of,
 )
-from feddep.errors import InputError, InterruptedRunError, unknown
+from feddep.errors import InputError, InterruptedRunError
 
 if TYPE_CHECKING:
     from feddep.sweeps.sweep import Sweep
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
 def add_to(app: typer.Typer) -> None:
     """Adds the commands of this part."""
-    for command in (costs, sweep, reproduce, report, tune):
+    for command in (costs, sweep, report, tune):
         app.command()(command)
 
 
@@ -96,7 +95,7 @@ def _run_for_costs(
 
 
 def sweep(
-    file: Annotated[Path, typer.Argument(help="A declaration such as experiments/forms.toml.")],
+    file: Annotated[Path, typer.Argument(help="A declaration, such as mine.toml.")],
     at_once: AtOnce = None,
 ) -> None:
     """Run what a sweep still lacks and print its table; stop it at any time and go on later."""
@@ -104,99 +103,31 @@ def sweep(
     from feddep.sweeps.sweep import Sweep
 
     declared = Sweep.read(file)
-    _run_missing(declared, at_once)
+    run_missing(declared, at_once)
     out_console.print(summary_table(declared.records()), soft_wrap=True)
 
 
-def reproduce(
-    names: Annotated[list[str] | None, typer.Argument()] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A small version in minutes.")] = False,
-    at_once: AtOnce = None,
-    folder: Folder = Path("experiments"),
-) -> None:
-    """Run (or go on with) the sweeps behind the paper's tables and figures.
-
-    Names: data, table1, quota, table2, hops, privacy, curves, costs, pays, or all.
-    """
-    from feddep_study.reproduce import PARTS, seconds_left, sweeps_of
-
-    from feddep.reports.summary import summary_table
-    from feddep.runs.pipeline import cores
-
-    if not names:
-        raise InputError(f"name what to reproduce: {', '.join(PARTS)}, or all")
-    wanted = list(PARTS) if "all" in names else names
-    for name in wanted:
-        if name not in PARTS:
-            raise unknown("part of the paper", name, [*PARTS, "all"])
-    if "data" in wanted:
-        _data_table(folder, quick=quick)
-    for name, declared in sweeps_of(wanted, folder, quick=quick).items():
-        left = seconds_left(declared, at_once or cores())
-        guess = "" if left is None else f", about {left / 60:.0f} minutes left"
-        missing, cells = len(declared.missing()), len(declared.cells)
-        err_console.print(
-            f"{name}: {cells - missing} of {cells} results are there{guess}; records in "
-            f"{declared.results}",
-            soft_wrap=True,
-        )
-        _run_missing(declared, at_once)
-        out_console.print(f"{name}\n{summary_table(declared.records())}", soft_wrap=True)
-
-
-def _data_table(folder: Path, *, quick: bool) -> None:
-    """The part that trains nothing."""
-    from feddep_study import data_table
-    from feddep_study.against_paper import Paper
-
-    from feddep.reports.comparison import markdown_table
-
-    printed = Paper.read(folder / "paper.toml").data
-    check_writable(folder / "results")
-    names = ["cora", "citeseer"] if quick else list(printed)
-    rows = list(data_table.measure(names, [0] if quick else range(5)))
-    results = folder / "results"
-    data_table.store(rows, (results / "quick" if quick else results) / "data.json")
-    table = markdown_table(data_table.HEADINGS, data_table.beside_paper(rows, printed))
-    out_console.print(f"data, ours / the paper's\n{table}", soft_wrap=True)
-
-
 def report(
-    runs: Annotated[
-        list[Path] | None, typer.Argument(help="Run folders; each gets a page of its own.")
-    ] = None,
+    runs: Annotated[list[Path], typer.Argument(help="Run folders; each gets a page of its own.")],
     out: Annotated[
-        Path | None,
-        typer.Option(help="Folder to write into; default: report/, report/quick/, or each run's."),
+        Path | None, typer.Option(help="Folder to write into; default: each run's own.")
     ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="The records of `feddep reproduce --quick`.")
-    ] = False,
-    folder: Folder = Path("experiments"),
 ) -> None:
-    """Write Markdown, LaTeX and a page that works offline from stored records; runs nothing."""
-    from feddep_study.report import write_report
-
+    """Write a page about each run that works offline; runs nothing."""
     from feddep.reports.run_page import write_run_page
 
-    if runs and quick:
-        raise InputError("give run folders, or --quick, not both")
-    for run in runs or []:
+    for run in runs:
         if run.is_file():
             raise InputError(f"expected the folder of a run (got the file {run})")
-    whole = out or (Path("report/quick") if quick else Path("report"))
-    for target in [whole] if out or not runs else runs:
+    for target in [out] if out else runs:
         check_writable(target)
-    if runs and out and len({run.resolve().name for run in runs}) < len(runs):
+    if out and len({run.resolve().name for run in runs}) < len(runs):
         raise InputError(
             "some of these folders have the same name, and so would their pages; leave out --out "
             "to have each page in its run's folder"
         )
-    if runs:
-        written = [write_run_page(run, out and out / f"{run.resolve().name}.html") for run in runs]
-    else:
-        written = write_report(folder, whole, quick=quick)
-    for path in written:
+    for run in runs:
+        path = write_run_page(run, out and out / f"{run.resolve().name}.html")
         out_console.print(str(path), soft_wrap=True)
 
 
@@ -211,9 +142,8 @@ def tune(
     ] = None,
     at_once: AtOnce = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of records and choice; default: experiments/tuning.")
+        Path | None, typer.Option(help="Folder of records and choice; default: runs/tuning.")
     ] = None,
-    write: Annotated[bool, typer.Option("--write", help="Make the choice a preset.")] = False,
     settings: Settings = None,
 ) -> None:
     """Search for settings by validation score; stop it at any time and go on later."""
@@ -231,19 +161,14 @@ def tune(
         fixed=fixed,
         folder=folder,
     )
-    if write:
-        tuning.check_preset_file()
     check_writable(folder)  # the choice is written even where nothing is left to run
-    _run_missing(tuning.runs, at_once)
+    run_missing(tuning.runs, at_once)
     outcome = tuning.outcome()
     out_console.print(table_of(HEADINGS, tuning_rows(outcome)))
     err_console.print(f"choice: {tuning.write_choice(outcome)}", soft_wrap=True)
-    if write:
-        tuning.write_preset(outcome)
-        err_console.print(f"preset stored for {method} on {dataset}", soft_wrap=True)
 
 
-def _run_missing(declared: "Sweep", at_once: int | None) -> None:
+def run_missing(declared: "Sweep", at_once: int | None) -> None:
     """Runs what has no record yet, with a progress bar."""
     from feddep.runs.pipeline import cores
 

@@ -4,6 +4,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from feddep.algorithms import METHODS, find_method
+from feddep.errors import InputError
+from feddep.phases.averaging import Averaging
+from feddep.reports.comparison import footnotes, marked, size
+from feddep.reports.table import Table
+from feddep.runs.files import Record
 from feddep_study import cost_formulas
 from feddep_study.cost_formulas import (
     EPOCH_PHASES,
@@ -14,13 +20,6 @@ from feddep_study.cost_formulas import (
     price,
     seconds_before,
 )
-
-from feddep.algorithms import METHODS, find_method
-from feddep.errors import InputError
-from feddep.phases.averaging import Averaging
-from feddep.reports.comparison import footnotes, marked, size
-from feddep.reports.table import Table
-from feddep.runs.files import Record
 
 REFERENCE = "fedavg"
 ROUNDS = 3

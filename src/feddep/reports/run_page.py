@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from feddep_study.figures.accuracy import ACCURACY
-
 from feddep.errors import DataError
 from feddep.reports.charts import Axis, Figure, Key, Panel, Point, Series
 from feddep.reports.comparison import footnotes, marked, run_summary, size
@@ -18,6 +16,7 @@ from feddep.reports.table import Table
 from feddep.runs.files import Record, read_record, write_atomically
 from feddep.runs.records import thin_history
 from feddep.sweeps.sweep import History
+from feddep_study.figures.accuracy import ACCURACY
 
 NAME = "report.html"
 _PRICES = {

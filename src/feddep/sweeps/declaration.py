@@ -23,7 +23,8 @@ def read_declaration(file: Path) -> dict[str, Any]:
     try:
         content = tomllib.loads(file.read_text())
     except (OSError, ValueError) as error:
-        raise InputError(f"cannot read the sweep {file}: {error}{_hint(file)}") from None
+        hint = "" if file.suffix else f"; expected a file such as {file.name}.toml"
+        raise InputError(f"cannot read the sweep {file}: {error}{hint}") from None
     if "grid" not in content or not content.keys() <= {"grid", "fixed", "quick", *SWITCHES}:
         raise InputError(
             f"{file}: expected [grid] and perhaps [fixed], [quick], {' and '.join(SWITCHES)} "
@@ -57,11 +58,6 @@ def _check_entry(file: Path, table: str, key: str, value: Any) -> None:
         raise InputError(
             f"{file}: every entry of [{table}] must be a list of values (got {key} = {value!r})"
         )
-
-
-def _hint(file: Path) -> str:
-    """Where the reproduction's own declarations are, for who gave a bare name."""
-    return "" if file.suffix else f"; a sweep is a file, such as experiments/{file.name}.toml"
 
 
 def declared_cells(content: Mapping[str, Any]) -> list[Cell]:

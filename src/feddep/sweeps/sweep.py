@@ -72,16 +72,17 @@ class Sweep:
     timed: bool = False
 
     @classmethod
-    def read(cls, file: Path, *, quick: bool = False) -> "Sweep":
-        """Reads a declaration; the records stand in ``results/`` beside it.
+    def read(cls, file: Path, *, quick: bool = False, results: Path | None = None) -> "Sweep":
+        """Reads a declaration.
 
         Args:
             file: the declaration.
             quick: only the runs that its ``[quick]`` names, with the settings that it adds;
-                their records stand in ``results/quick/``.
+                their records stand in ``quick/`` below the others.
+            results: the folder of the records; by default ``results/`` beside the declaration.
         """
         content = read_declaration(file)
-        folder = file.parent / "results"
+        folder = results or file.parent / "results"
         if not quick:
             found = declared_cells(content)
         elif "quick" in content:

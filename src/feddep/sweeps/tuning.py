@@ -32,7 +32,7 @@ from feddep.sweeps.sweep import Sweep
 Space = Mapping[str, Sequence[Any]]
 """The values to try for each key."""
 
-FOLDER = Path("experiments/tuning")
+FOLDER = Path("runs/tuning")
 EVERY_METHOD: Space = {
     "training.learning_rate": [0.1, 0.2, 0.3, 0.5],
     "training.rounds": [50, 100],

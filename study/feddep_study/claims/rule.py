@@ -2,8 +2,8 @@
 
 A claim says that some measure lies in a range, such as "FedDEP less FedSage is above 0". The
 measure is taken from the runs with the same setting and seed, so it is a paired difference; pooled
-over settings as :mod:`feddep_study.statistics.pooling` does, it has a 95% interval. An interval is *for* the
-claim if all of it lies in the claimed range, *against* it if all of it lies outside, else
+over settings (:mod:`feddep_study.statistics.pooling`), it has a 95% interval. An interval is *for*
+the claim if all of it lies in the claimed range, *against* it if all of it lies outside, else
 *undecided*. The claim is
 
 - **supported** if the pooled interval is for it, and no more settings are against it than for it,

@@ -64,7 +64,7 @@ def pooled(values: Values, *, exact: bool = False) -> Pooled:
 
     Args:
         values: the differences.
-        exact: equal differences are no chance (:class:`~feddep_study.statistics.paired.Difference`).
+        exact: equal differences are no chance, see :class:`Difference`.
     """
     by_dataset: dict[str, list[Mapping[int, float]]] = {}
     for (dataset, *_), found in values.items():

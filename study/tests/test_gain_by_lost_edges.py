@@ -5,6 +5,8 @@ import re
 from dataclasses import replace
 
 import pytest
+
+from feddep.errors import DataError
 from feddep_study.against_paper import Paper
 from feddep_study.gain_by_lost_edges import (
     bother_figure,
@@ -13,9 +15,7 @@ from feddep_study.gain_by_lost_edges import (
     weaker_features_figure,
 )
 from feddep_study.source import Library, Source
-from pretend import row_of
-
-from feddep.errors import DataError
+from made_up_records import row_of
 
 
 def cells(kind="louvain"):
@@ -85,7 +85,8 @@ def test_a_record_without_any_data_is_old_too():
 
 
 def test_the_data_table_is_read_from_beside_the_records(tmp_path):
-    (tmp_path / "pays.toml").write_text('[grid]\nmethod = ["fedavg"]\n')
+    (tmp_path / "declarations").mkdir()
+    (tmp_path / "declarations/pays.toml").write_text('[grid]\nmethod = ["fedavg"]\n')
     (tmp_path / "paper.toml").write_text("[accuracy]\n")
     (tmp_path / "results").mkdir()
     file = tmp_path / "results/data.json"

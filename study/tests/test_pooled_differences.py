@@ -1,6 +1,7 @@
 """Differences from FedAvg and FedSage by data set."""
 
 import pytest
+
 from feddep_study.statistics.pooled_differences import NOTE, gains, pooled_pairs
 
 

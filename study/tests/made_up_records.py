@@ -10,7 +10,8 @@ from feddep.runs.records import make_record, thin_history
 from feddep.scenario.build import resolve
 from feddep.scenario.spec import RunSpec
 from feddep.sweeps.declaration import Cell
-from feddep.sweeps.sweep import Sweep, _spec
+from feddep.sweeps.sweep import _spec
+from feddep_study.source import declared_sweep
 
 LEVELS = {"cora": 0.88, "citeseer": 0.76, "pubmed": 0.87, "msacademic": 0.94, "synthetic": 0.8}
 DATA = {"nodes": 2708, "edges": 5278, "features": 1433, "classes": 7, "validation_nodes": 542}
@@ -186,9 +187,9 @@ def row_of(cell: Cell, *, history: bool = False) -> dict[str, Any]:
     return row | {"history": thin_history(entries)} if history else row
 
 
-def fill(declaration: Path, share: float = 1.0) -> None:
+def fill(study: Path, name: str, share: float = 1.0) -> None:
     """Writes the first so many of a sweep's runs."""
-    sweep = Sweep.read(declaration)
+    sweep = declared_sweep(study, name)
     cells = sweep.cells[: round(share * len(sweep.cells))]
     sweep.results.parent.mkdir(exist_ok=True)
     rows = [json.dumps(row_of(cell, history=sweep.history)) + "\n" for cell in cells]

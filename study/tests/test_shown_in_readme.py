@@ -1,15 +1,14 @@
 """What the README shows: a table and two figures, also when little has been run."""
 
 import json
-from pathlib import Path
 
 import pytest
+
 from feddep_study.documents import figures
 from feddep_study.readme import figure_texts, main_table, shown
-from feddep_study.source import Library
-from pretend import fill, row_of
+from feddep_study.source import STUDY, Library
+from made_up_records import fill, row_of
 
-PAPER = (Path(__file__).parents[2] / "experiments/paper.toml").read_text()
 TABLE1 = """
     [[grid]]
     dataset = ["cora", "citeseer"]
@@ -37,31 +36,33 @@ LONGER = """
 
 
 @pytest.fixture
-def experiments(tmp_path):
-    for name, text in {"table1": TABLE1, "longer": LONGER, "paper": PAPER}.items():
-        (tmp_path / f"{name}.toml").write_text(text)
+def study(tmp_path):
+    (tmp_path / "paper.toml").write_text((STUDY / "paper.toml").read_text())
+    (tmp_path / "declarations").mkdir()
+    for name, text in {"table1": TABLE1, "longer": LONGER}.items():
+        (tmp_path / f"declarations/{name}.toml").write_text(text)
     (tmp_path / "results").mkdir()
     return tmp_path
 
 
-def write(experiments, sweep, *cells):
+def write(study, sweep, *cells):
     rows = [json.dumps(row_of(cell)) + "\n" for cell in cells]
-    (experiments / f"results/{sweep}.jsonl").write_text("".join(rows))
+    (study / f"results/{sweep}.jsonl").write_text("".join(rows))
 
 
-def cells_of(experiments, sweep, **wanted):
-    cells = Library(experiments)[sweep].cells
+def cells_of(study, sweep, **wanted):
+    cells = Library(study)[sweep].cells
     return [cell for cell in cells if wanted.items() <= cell.items()]
 
 
 # The table
 
 
-def test_ours_stand_beside_the_paper_s_and_what_is_missing_is_said(experiments):
-    fedavg = cells_of(experiments, "table1", method="fedavg", dataset="cora")
-    feddep = cells_of(experiments, "table1", method="feddep", dataset="cora", seed=0)
-    write(experiments, "table1", *fedavg, *feddep)
-    table = main_table(Library(experiments)["table1"])
+def test_ours_stand_beside_the_paper_s_and_what_is_missing_is_said(study):
+    fedavg = cells_of(study, "table1", method="fedavg", dataset="cora")
+    feddep = cells_of(study, "table1", method="feddep", dataset="cora", seed=0)
+    write(study, "table1", *fedavg, *feddep)
+    table = main_table(Library(study)["table1"])
     assert table.headings == ("method", "cora", "citeseer")
     local, averaged, ours = table.rows
     assert local == ("local", "not run yet (0.4486)", "not run yet (0.5802)")
@@ -72,46 +73,46 @@ def test_ours_stand_beside_the_paper_s_and_what_is_missing_is_said(experiments):
     assert ours[2] == "not run yet (0.7940)"
 
 
-def test_what_the_paper_does_not_print_has_no_brackets(experiments):
-    (experiments / "table1.toml").write_text(TABLE1.replace('"local"', '"oracle"'))
-    table = main_table(Library(experiments)["table1"])
+def test_what_the_paper_does_not_print_has_no_brackets(study):
+    (study / "declarations/table1.toml").write_text(TABLE1.replace('"local"', '"oracle"'))
+    table = main_table(Library(study)["table1"])
     assert table.rows[-1] == ("oracle†", "not run yet", "not run yet")
 
 
 # The figures
 
 
-def test_without_runs_there_are_no_figures(experiments):
-    sources = Library(experiments)
+def test_without_runs_there_are_no_figures(study):
+    sources = Library(study)
     assert figures(sources) == {}
     assert figure_texts(sources) == "The figures' runs are not run yet.\n"
     assert figures({}) == {}
 
 
-def test_accuracy_is_drawn_a_panel_a_data_set_without_what_lies_far_below(experiments):
-    fill(experiments / "table1.toml")
-    (accuracy,) = shown(Library(experiments))
+def test_accuracy_is_drawn_a_panel_a_data_set_without_what_lies_far_below(study):
+    fill(study, "table1")
+    (accuracy,) = shown(Library(study))
     assert [panel.title for panel in accuracy.figure.panels] == ["cora", "citeseer"]
     drawn = [one for panel in accuracy.figure.panels for one in panel.series]
     assert "local" not in {key for one in drawn for key in one.keys}
     assert accuracy.svg.startswith("<svg xmlns=")
 
 
-def test_methods_are_drawn_over_the_seeds_that_all_of_them_have(experiments):
-    both = cells_of(experiments, "table1", dataset="cora", method="fedavg", preset="paper")
-    first = cells_of(experiments, "table1", dataset="cora", method="feddep", seed=0)
-    write(experiments, "table1", *both, *first)
-    figure = shown(Library(experiments))[0].figure
+def test_methods_are_drawn_over_the_seeds_that_all_of_them_have(study):
+    both = cells_of(study, "table1", dataset="cora", method="fedavg", preset="paper")
+    first = cells_of(study, "table1", dataset="cora", method="feddep", seed=0)
+    write(study, "table1", *both, *first)
+    figure = shown(Library(study))[0].figure
     (panel,) = figure.panels
     tips = [point.tip for one in panel.series for point in one.points if "ours" in point.tip]
     assert len(tips) == 2
     assert not any("2 seeds" in tip for tip in tips)
 
 
-def test_the_study_over_lost_edges_comes_second(experiments):
-    fill(experiments / "table1.toml")
-    fill(experiments / "longer.toml")
-    _, pays = shown(Library(experiments))
+def test_the_study_over_lost_edges_comes_second(study):
+    fill(study, "table1")
+    fill(study, "longer")
+    _, pays = shown(Library(study))
     assert "not run yet" not in pays.caption
     federate, mend = pays.figure.panels
     assert federate.title == "cora: federate at all?"
@@ -125,27 +126,27 @@ def test_the_study_over_lost_edges_comes_second(experiments):
     ("sweep", "drawn"), [("table1", {"accuracy.svg"}), ("longer", {"pays.svg"})]
 )
 def test_any_part_of_the_runs_will_do_and_the_rest_is_said_to_be_missing(
-    experiments, sweep, drawn, share
+    study, sweep, drawn, share
 ):
-    fill(experiments / f"{sweep}.toml", share)
-    sources = Library(experiments)
+    fill(study, sweep, share)
+    sources = Library(study)
     assert "are not run yet.\n" in figure_texts(sources)
     assert figures(sources).keys() <= drawn
     if share == 0.5:
         assert figures(sources).keys() == drawn
 
 
-def test_runs_that_a_figure_does_not_show_are_not_missed(experiments):
+def test_runs_that_a_figure_does_not_show_are_not_missed(study):
     weak = LONGER.replace("seed =", "feature_share = [0.1]\n    seed =")
-    (experiments / "longer.toml").write_text(LONGER + weak)
-    fill(experiments / "longer.toml", 0.5)
-    in_short = cells_of(experiments, "table1", preset="paper", **{"partition.clients": 5})
-    write(experiments, "table1", *in_short)
-    assert "not run yet" not in figure_texts(Library(experiments))
-    assert figures(Library(experiments)).keys() == {"accuracy.svg", "pays.svg"}
+    (study / "declarations/longer.toml").write_text(LONGER + weak)
+    fill(study, "longer", 0.5)
+    in_short = cells_of(study, "table1", preset="paper", **{"partition.clients": 5})
+    write(study, "table1", *in_short)
+    assert "not run yet" not in figure_texts(Library(study))
+    assert figures(Library(study)).keys() == {"accuracy.svg", "pays.svg"}
 
 
-def test_the_same_records_are_drawn_alike(experiments):
-    fill(experiments / "table1.toml")
-    fill(experiments / "longer.toml")
-    assert figures(Library(experiments)) == figures(Library(experiments))
+def test_the_same_records_are_drawn_alike(study):
+    fill(study, "table1")
+    fill(study, "longer")
+    assert figures(Library(study)) == figures(Library(study))

@@ -4,6 +4,7 @@ The 97.5% quantiles of Student's t: 12.706 for 1 degree of freedom, 4.303 for 2,
 """
 
 import pytest
+
 from feddep_study.statistics.paired import Difference, pairs_table
 
 RULE = "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"

@@ -1,0 +1,27 @@
+"""What all tests have in common, those of the library and those of the study."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+
+# One thread: test machines have few cores and other work.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# The same examples in every run, however slow the machine.
+settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def untuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No tuned presets in this process: a test must not depend on what was chosen last."""
+    from feddep.scenario import presets
+
+    paper, *_ = presets.FILE.read_text().partition("[tuned.")
+    file = tmp_path_factory.mktemp("presets") / "presets.toml"
+    file.write_text(paper)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(presets, "FILE", file)
+        yield

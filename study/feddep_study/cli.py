@@ -1,0 +1,106 @@
+"""The command ``feddep-study``: reproduces the paper in a checkout of the project."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from feddep.cli.main import main as run_program
+from feddep.cli.options import AtOnce, check_writable, err_console, out_console
+from feddep.cli.sweeps import run_missing
+from feddep.errors import InputError, unknown
+from feddep_study.source import STUDY, Library
+
+app = typer.Typer(no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Option(help="Folder of declarations, records and tables.")]
+Quick = Annotated[bool, typer.Option("--quick", help="The small versions, in minutes.")]
+
+
+@app.callback()
+def _about() -> None:
+    """The reproduction of the FedDEP paper: sweeps, tables, claims and figures."""
+
+
+@app.command()
+def reproduce(
+    names: Annotated[list[str] | None, typer.Argument()] = None,
+    quick: Quick = False,
+    at_once: AtOnce = None,
+    folder: Folder = STUDY,
+) -> None:
+    """Run, or go on with, the sweeps behind the paper's tables and figures.
+
+    Names: data, table1, quota, table2, hops, privacy, curves, costs, pays, another sweep in
+    declarations/, or all.
+    """
+    from feddep.reports.summary import summary_table
+    from feddep.runs.pipeline import cores
+    from feddep_study.reproduce import PARTS, seconds_left, sweeps_of
+
+    known = dict.fromkeys([*PARTS, *Library(folder, quick=quick)])
+    if not names:
+        raise InputError(f"name what to reproduce: {', '.join(known)}, or all")
+    for name in names:
+        if name not in known and name != "all":
+            raise unknown("part of the study", name, [*known, "all"])
+    wanted = list(known) if "all" in names else names
+    if "data" in wanted:
+        _data_table(folder, quick=quick)
+    for name, declared in sweeps_of(wanted, folder, quick=quick).items():
+        left = seconds_left(declared, at_once or cores())
+        guess = "" if left is None else f", about {left / 60:.0f} minutes left"
+        missing, cells = len(declared.missing()), len(declared.cells)
+        err_console.print(
+            f"{name}: {cells - missing} of {cells} results are there{guess}; records in "
+            f"{declared.results}",
+            soft_wrap=True,
+        )
+        run_missing(declared, at_once)
+        out_console.print(f"{name}\n{summary_table(declared.records())}", soft_wrap=True)
+
+
+def _data_table(folder: Path, *, quick: bool) -> None:
+    """The part that trains nothing."""
+    from feddep.reports.comparison import markdown_table
+    from feddep_study import data_table
+    from feddep_study.against_paper import Paper
+
+    printed = Paper.read(folder / "paper.toml").data
+    results = folder / "results" / "quick" if quick else folder / "results"
+    check_writable(results)
+    names = ["cora", "citeseer"] if quick else list(printed)
+    rows = list(data_table.measure(names, [0] if quick else range(5)))
+    data_table.store(rows, results / "data.json")
+    table = markdown_table(data_table.HEADINGS, data_table.beside_paper(rows, printed))
+    out_console.print(f"data, ours / the paper's\n{table}", soft_wrap=True)
+
+
+@app.command()
+def report(
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write into; default: report/ or report/quick/.")
+    ] = None,
+    quick: Quick = False,
+    folder: Folder = STUDY,
+) -> None:
+    """Write Markdown, LaTeX and a page that works offline from stored records; runs nothing."""
+    from feddep_study.report import write_report
+
+    target = out or (Path("report/quick") if quick else Path("report"))
+    check_writable(target)
+    for path in write_report(folder, target, quick=quick):
+        out_console.print(str(path), soft_wrap=True)
+
+
+@app.command()
+def documents(folder: Folder = STUDY) -> None:
+    """Fill the tables and draw the figures of README, docs and tables/ from stored records."""
+    from feddep_study.documents import fill_documents
+
+    fill_documents(folder)
+
+
+def main() -> None:
+    """Runs the command line."""
+    run_program(app)
