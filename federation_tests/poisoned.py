@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from feddep.deployment.operations import silo_daemon as resident
+from feddep.deployment.operations import silo_daemon
 from feddep.deployment.operations.programs import Silo
 from feddep.deployment.protocol.silo_service import SiloService
 from feddep.runtime.envelope import Envelope
@@ -22,10 +22,10 @@ def poisoned(self, envelope, pieces):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:  # as the resident process
+    if len(sys.argv) == 3:  # as the silo daemon
         SiloService.answer = poisoned
-        resident.main()
+        silo_daemon.main()
     else:
-        with Silo(Path(sys.argv[1]), resident=[sys.executable, "-P", __file__]) as silo:
+        with Silo(Path(sys.argv[1]), daemon=[sys.executable, "-P", __file__]) as silo:
             print("the silo is ready", flush=True)
             silo.wait()

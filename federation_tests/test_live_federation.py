@@ -21,7 +21,7 @@ def test_five_rounds_of_feddep_give_what_they_give_in_process(cluster):
     assert record_of(cluster.folder / "five")["federation"]["left_out"] == []
     for number in range(3):
         state = cluster.silo(number) / "state"
-        done = feddep("ledger", "verify", state / "ledger.jsonl")
+        done = feddep("ledger", "verify", state / "disclosures.jsonl")
         assert done.returncode == 0, done.stderr
         results = list((state / "results").glob("*/model.safetensors"))
         assert results

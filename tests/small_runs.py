@@ -12,7 +12,12 @@ from feddep.federation.metering import Transport
 from feddep.federation.run_phases import Progress, run_phases
 from feddep.graph.shard import Shards
 from feddep.runtime.client_pool import ClientPool
-from feddep.scenario.build import initial_server_state, learning_spec_for, parties, settings_of
+from feddep.scenario.build import (
+    client_graphs,
+    initial_server_state,
+    learning_spec_for,
+    settings_of,
+)
 from feddep.scenario.spec import RunSpec
 
 SMALL = {
@@ -33,7 +38,7 @@ def spec_of(method: Method, shards: Shards, **settings: Any) -> RunSpec:
 def host_of(method: Method, shards: Shards, **settings: Any) -> ClientPool:
     """All clients of a small run."""
     spec = learning_spec_for(spec_of(method, shards, **settings), shards.graph, method)
-    graphs = dict(enumerate(parties(shards, method)))
+    graphs = dict(enumerate(client_graphs(shards, method)))
     return ClientPool(method, spec, torch.device("cpu"), graphs, lambda: shards.graph)
 
 

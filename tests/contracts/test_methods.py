@@ -16,7 +16,7 @@ from feddep.learning.expansion import features_from
 from feddep.runs import pipeline
 from feddep.runs.folder import RunFolder
 from feddep.runs.records import without_times
-from feddep.scenario.build import learning_spec_for, parties
+from feddep.scenario.build import client_graphs, learning_spec_for
 
 ROUNDS = {"training.rounds": 3}
 spec_of = partial(small_runs.spec_of, **ROUNDS)
@@ -229,7 +229,7 @@ class TestDisclosure:
 
     def test_no_array_is_a_client_s_raw_data(self, method, messages, small_shards):
         # But for features, where a method says that it discloses just these.
-        graphs = list(parties(small_shards, method))
+        graphs = list(client_graphs(small_shards, method))
         leaks = {
             (group_of(name), leak(array, graphs[reply.client]))
             for _, reply in messages

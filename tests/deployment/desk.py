@@ -1,4 +1,4 @@
-"""A channel without a network: envelopes go through Flower's records to services in this process."""
+"""A channel without a network: envelopes reach services in this process as Flower records."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -37,13 +37,13 @@ def test_nothing_may_be_missing(agreement, missing):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"run": "../elsewhere"}, "a run's name"),
-        ({"run": "a_b"}, "a run's name"),
-        ({"run": "x" * 65}, "a run's name"),
+        ({"run": "../elsewhere"}, "run name: expected"),
+        ({"run": "a_b"}, "run name: expected"),
+        ({"run": "x" * 65}, "run name: expected"),
         ({"run": None, "spec": None}, "not TOML|unknown"),
-        ({"features": 0}, "needs features, classes and nodes"),
-        ({"classes": -1}, "needs features, classes and nodes"),
-        ({"nodes": 0}, "needs features, classes and nodes"),
+        ({"features": 0}, "at least one feature, one class and one node"),
+        ({"classes": -1}, "at least one feature, one class and one node"),
+        ({"nodes": 0}, "at least one feature, one class and one node"),
         ({"nodes": "many"}, "expected an agreement"),
         ({"nodes": float("inf")}, "expected an agreement"),
         ({"classes": []}, "expected an agreement"),
@@ -59,7 +59,7 @@ def test_what_is_no_agreement_is_refused(agreement, wrong, said):
 
 
 @pytest.mark.parametrize(
-    ("method", "why"), [("global", "one party holds the whole graph"), ("oracle", "nobody has its")]
+    ("method", "why"), [("global", "it needs the whole graph"), ("oracle", "no silo has its input")]
 )
 def test_what_is_no_federation_is_refused_by_name(agreement, method, why):
     spec = RunSpec(method=method).to_toml()
@@ -96,7 +96,7 @@ def test_what_may_cross_is_what_the_method_declares(agreement):
     ids=lambda large: next(iter(large)),
 )
 def test_what_could_not_be_sent_is_refused_before_it_is_made(small_graph, large):
-    with pytest.raises(InputError, match=r"bytes, of which at most .* take a smaller"):
+    with pytest.raises(InputError, match=r"bytes, but at most .* choose a smaller"):
         agreement_on(small_graph, "feddep", **large)
 
 

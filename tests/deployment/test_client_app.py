@@ -1,4 +1,4 @@
-"""The silo's program for Flower, in front of a resident process."""
+"""The silo's program for Flower, in front of the silo daemon."""
 
 import pytest
 from flower_messages import context, sent
@@ -12,7 +12,7 @@ from feddep.runtime.envelope import Envelope
 pytestmark = pytest.mark.usefixtures("inside_a_flower_run")
 
 
-def test_a_letter_is_handed_over(monkeypatch):
+def test_an_envelope_is_handed_over(monkeypatch):
     handed = []
 
     def ask(address: str, envelope: Envelope) -> Envelope:
@@ -25,11 +25,11 @@ def test_a_letter_is_handed_over(monkeypatch):
     assert handed == [("/tmp/x/silo", {"kind": "hello"})]
 
 
-def test_a_resident_that_is_away_is_flower_s_to_report(tmp_path):
+def test_a_daemon_that_is_away_is_flower_s_to_report(tmp_path):
     with pytest.raises(RuntimeFailureError):
         sent(answer, Envelope({"kind": "hello"}), context(socket=str(tmp_path / "nobody")))
 
 
-def test_what_is_no_letter_goes_no_further():
+def test_what_is_no_envelope_goes_no_further():
     said = sent(answer, RecordDict(), context(socket="/nowhere"))
-    assert "expected a message of feddep's" in said.header["refused"]
+    assert "expected a feddep envelope" in said.header["refused"]

@@ -133,7 +133,7 @@ class TestRun:
             "- rounds: training takes 51 rounds, allowed: at most 50 (line 7 of consent.toml)",
             "- smallest_cluster: a prototype may stand for 4 nodes (embedding.smallest), "
             "allowed: at least 5 (line 8 of consent.toml)",
-            "- highest_epsilon: one edge costs a sound ε of any size (nothing bounds it), "
+            "- highest_epsilon: one edge costs a sound ε of any size (it has no bound), "
             "allowed: at most 2.5 (line 9 of consent.toml)",
         ]
 
@@ -259,7 +259,7 @@ class TestReply:
         consent = written(file, TEXT + "releases = 2\n")
         consent.check_reply("averaging", reply("classifier/bias"), {"classifier": 1})
         consent.check_reply("averaging", reply("classifier/bias"), {"prototypes": 2})
-        with pytest.raises(ConsentError, match=r"after 2 times .* at most 2 times \(line 10 of"):
+        with pytest.raises(ConsentError, match=r"has left 2 times .* at most 2 times \(line 10 of"):
             consent.check_reply("averaging", reply("classifier/bias"), {"classifier": 2})
 
     def test_one_more_than_rounds_unless_the_file_says_otherwise(self, consent):
@@ -270,7 +270,7 @@ class TestReply:
     def test_scores_cannot_be_asked_for_without_end(self, consent):
         consent.check_reply("averaging", reply(loss=1.0), {"numbers/averaging": 50})
         consent.check_reply("averaging", reply(loss=1.0), {"numbers/local_gnn": 51})
-        with pytest.raises(ConsentError, match="numbers/averaging would leave once more"):
+        with pytest.raises(ConsentError, match="numbers/averaging has left"):
             consent.check_reply("averaging", reply(loss=1.0), {"numbers/averaging": 51})
 
     def test_everything_that_may_not_leave_is_named(self, consent):

@@ -131,7 +131,7 @@ class TestLedger:
         assert feddep("ledger", "verify", ledger.path, "--head", f"{number}:{digest}").code == 0
         done = feddep("ledger", "verify", ledger.path, "--head", f"{number}:{'0' * 64}")
         assert done.code == 2
-        assert "the ledger was written anew" in done.err
+        assert "the log was rewritten" in done.err
         done = feddep("ledger", "verify", ledger.path, "--head", f"9:{digest}")
         assert done.code == 2
         assert "lines were cut off" in done.err

@@ -74,7 +74,7 @@ def test_it_cannot_be_changed(file):
         ('name = "bank-a"\n', "", "the key 'name' is missing"),
         ("name =", "nmae =", "the key 'name' is missing"),
         ('data = "data"', 'data = "data"\ndevice = "cuda"', "unknown key 'device'; known: name"),
-        ('"bank-a"\n', '"bank a"\n', r"name: expected 1 to 32 envelopes.* \(got 'bank a'\)"),
+        ('"bank-a"\n', '"bank a"\n', r"name: expected 1 to 32 letters.* \(got 'bank a'\)"),
         (":8000", "", r"server: expected \"host:port\""),
         (":8000", ":80000", "server: expected"),
         ("fl.example.org", "https://fl.example.org", "server: expected"),

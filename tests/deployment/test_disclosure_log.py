@@ -1,4 +1,4 @@
-"""The ledger of what left: durable, in one piece, and no change to it goes unseen."""
+"""The disclosure log: durable, in one piece, and no change to it goes unseen."""
 
 import hashlib
 import json
@@ -161,7 +161,7 @@ class TestFile:
             note(path)
 
     def test_a_folder_that_is_not_there_is_said(self, path):
-        with pytest.raises(RuntimeFailureError, match="cannot write the ledger"):
+        with pytest.raises(RuntimeFailureError, match="cannot write the disclosure log"):
             note(path / "deeper")
 
     def test_threads_do_not_interleave(self, path):
@@ -175,8 +175,8 @@ class TestFile:
             "from feddep.deployment.protocol.disclosure_log import DisclosureLog\n"
             "from feddep.federation.messages import Reply\n"
             "for i in range(20):\n"
-            "    DisclosureLog(pathlib.Path(sys.argv[1])).append(run=sys.argv[2], phase='p', step='s',\n"
-            "        round=i, reply=Reply(0, {'a': numpy.ones(9)}), epsilon=None)\n"
+            "    DisclosureLog(pathlib.Path(sys.argv[1])).append(run=sys.argv[2], phase='p',\n"
+            "        step='s', round=i, reply=Reply(0, {'a': numpy.ones(9)}), epsilon=None)\n"
         )
         command = [sys.executable, "-c", program, str(path)]
         started = [subprocess.Popen([*command, name]) for name in ("one", "two")]
@@ -193,7 +193,7 @@ class TestTorn:
         line = path.read_bytes()[len(whole) : -1]
         torn = line[: max(1, int(share * len(line)))]
         path.write_bytes(whole + torn)
-        with pytest.raises(DataError, match="line 2 is unparsable: it has no end"):
+        with pytest.raises(DataError, match="line 2 is unparsable: it is incomplete"):
             verify(path)
 
         assert note(path, round=2)[0] == 3
@@ -265,7 +265,7 @@ class TestTorn:
 
 
 class TestHead:
-    def test_of_an_empty_ledger(self, path):
+    def test_of_an_empty_log(self, path):
         assert DisclosureLog(path).head() == GENESIS
         path.touch()
         assert DisclosureLog(path).head() == GENESIS
@@ -287,15 +287,15 @@ class TestHead:
             file.write(b"torn")
         assert DisclosureLog(path).head() == head
 
-    def test_a_ledger_written_anew_does_not_hold_it(self, path):
+    def test_a_rewritten_log_does_not_hold_it(self, path):
         head = note(path)
         path.unlink()
         note(path, round=1)
-        with pytest.raises(DataError, match=r"line 1 has the hash .* the ledger was written anew"):
+        with pytest.raises(DataError, match=r"line 1 has the hash .* the log was rewritten"):
             verify(path, head)
 
-    def test_no_ledger_is_no_verified_ledger(self, path):
-        with pytest.raises(DataError, match="cannot read the ledger"):
+    def test_no_log_is_no_verified_log(self, path):
+        with pytest.raises(DataError, match="cannot read the disclosure log"):
             verify(path)
 
 
@@ -375,7 +375,7 @@ some_line = st.integers(0, LINES - 1)
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]]:
-    """A place to write to, and the lines of a sound ledger."""
+    """A place to write to, and the lines of a sound log."""
     path = tmp_path_factory.mktemp("chain") / "disclosures.jsonl"
     for i in range(LINES):
         note(path, run=f"run-{i % 2}", round=i, epsilon=float(i))
@@ -401,7 +401,7 @@ def forged(line: bytes, **changed: object) -> bytes:
 
 
 class TestEveryChangeIsFound:
-    def test_the_ledger_itself_is_sound(self, chain):
+    def test_the_log_itself_is_sound(self, chain):
         path, lines = chain
         path.write_bytes(b"".join(lines))
         assert verify(path, head_of(lines)) == Verified(LINES, 2, LINES * 40)
@@ -442,7 +442,7 @@ class TestEveryChangeIsFound:
         path.write_bytes(b"".join(lines[:number]))
         assert verify(path).lines == number
         found = broken_at(path, lines[:number], head_of(lines))
-        assert f"ends with line {number}, but line {LINES} was noted" in found
+        assert f"ends at line {number}, but line {LINES} was noted" in found
 
     @given(some_line, some_line)
     def test_swapped_lines(self, chain, one, other):
@@ -465,12 +465,12 @@ class TestEveryChangeIsFound:
         assume(size != 40)
         line = forged(lines[number], bytes=size)
         found = broken_at(path, [*lines[:number], line, *lines[number + 1 :]])
-        assert f"line {number + 2} breaks the order" in found
+        assert f"line {number + 2} breaks the chain" in found
 
     def test_a_forged_last_line_is_found_by_the_head(self, chain):
         path, lines = chain
         changed = [*lines[:-1], forged(lines[-1], bytes=0)]
-        assert "was noted: the ledger was written anew" in broken_at(path, changed, head_of(lines))
+        assert "was noted: the log was rewritten" in broken_at(path, changed, head_of(lines))
 
     @given(st.integers(0, LINES))
     def test_a_forged_line_between_two(self, chain, place):

@@ -68,16 +68,16 @@ class TestOrder:
     @pytest.mark.parametrize("numbers", [(0, 0), (0, 2), (1, 2), (0, None), (0, "1"), (0, [1])])
     def test_numbers_that_do_not_fit(self, numbers):
         met = {n: {"name": f"silo-{n}", "client": own} for n, own in enumerate(numbers)}
-        with pytest.raises(InputError, match="expected 0 to 1, each once"):
+        with pytest.raises(InputError, match="numbered 0 to 1, each once"):
             in_order(met)
 
     @pytest.mark.parametrize("name", [None, "", 3, ["a"], "../a", "a" * 33, "a\x1b[2J"])
     def test_a_name_that_is_none(self, name):
-        with pytest.raises(InputError, match="introduces itself wrongly"):
+        with pytest.raises(InputError, match="introduction is invalid"):
             in_order({1: {"name": name}})
 
     def test_no_name_at_all(self):
-        with pytest.raises(InputError, match="introduces itself wrongly"):
+        with pytest.raises(InputError, match="introduction is invalid"):
             in_order({1: {}})
 
 
@@ -96,13 +96,13 @@ class TestBeginning:
     @pytest.mark.parametrize("features", [None, "many", [], float("inf"), float("nan")])
     def test_a_hello_of_nonsense(self, desk, tmp_path, features):
         desk.tamper = Saying("hello", lambda own: {**own, "features": features})
-        with pytest.raises(InputError, match="introduces itself wrongly"):
+        with pytest.raises(InputError, match="introduction is invalid"):
             run(desk, tmp_path / "run")
 
     @pytest.mark.parametrize("nodes", [-1, 2**60, None, "x" * 10**6])
     def test_a_size_that_is_none(self, desk, tmp_path, nodes):
         desk.tamper = Saying("hello", lambda own: {**own, "nodes": nodes})
-        with pytest.raises(InputError, match="introduces itself wrongly") as caught:
+        with pytest.raises(InputError, match="introduction is invalid") as caught:
             run(desk, tmp_path / "run")
         assert len(str(caught.value)) < 400
 
@@ -124,7 +124,7 @@ class TestBeginning:
             run(desk, tmp_path / "run", SPEC.with_settings({"partition.clients": 2}))
 
     def test_a_method_that_needs_edges_between_silos(self, desk, tmp_path):
-        with pytest.raises(InputError, match="give them with --crossings"):
+        with pytest.raises(InputError, match="pass them with --crossings"):
             run(desk, tmp_path / "run", SPEC.with_settings({"method": "fedgnn"}))
         assert not (tmp_path / "run").exists()
         assert desk.asked == []
@@ -139,7 +139,7 @@ class TestBeginning:
     )
     def test_a_promise_of_nonsense_is_refused_at_once(self, desk, tmp_path, sound):
         desk.tamper = Saying("agree", lambda _: {"sound": sound})
-        with pytest.raises(InputError, match="says wrongly what it promises") as caught:
+        with pytest.raises(InputError, match="states an invalid privacy guarantee") as caught:
             run(desk, tmp_path / "run")
         assert len(str(caught.value)) < 400
         assert {envelope.header["kind"] for _, envelope in desk.asked} == {"hello", "agree"}
@@ -161,7 +161,7 @@ class TestRecord:
         }
         assert json.loads((tmp_path / "run" / "record.json").read_text()) == record
         page = write_run_page(tmp_path / "run").read_text()
-        assert "the one that promises least counts" in page
+        assert "the weakest one counts" in page
 
     @pytest.mark.parametrize(("other", "worst"), [(3.0, 3.0), (1.0, 2.0), (None, None)])
     def test_the_worst_promise_counts(self, desk, tmp_path, other, worst):

@@ -277,21 +277,21 @@ class TestServer:
 
 
 class TestSilo:
-    """The resident process is a script too: it makes its socket and goes on until told."""
+    """The daemon is a script too: it makes its socket and goes on until told."""
 
     @pytest.fixture
-    def resident(self, scripts) -> list[str]:
-        scripts.add("resident", 'touch "$2"; exec sleep 60')
-        return [str(scripts.folder / "resident")]
+    def daemon(self, scripts) -> list[str]:
+        scripts.add("daemon", 'touch "$2"; exec sleep 60')
+        return [str(scripts.folder / "daemon")]
 
     @pytest.fixture(autouse=True)
     def unasked(self, monkeypatch):
         self.known = Check("registration", None, "nobody was asked")
         monkeypatch.setattr(programs, "registration", lambda server, config: self.known)
 
-    def test_its_node_is_told_where_the_resident_listens(self, silo_file, scripts, resident):
+    def test_its_node_is_told_where_the_daemon_listens(self, silo_file, scripts, daemon):
         scripts.add("flower-supernode", "exec sleep 60")
-        with Silo(silo_file, resident):
+        with Silo(silo_file, daemon):
             while len(scripts.calls) < 2:
                 time.sleep(0.002)
         first, node = scripts.calls
@@ -306,23 +306,23 @@ class TestSilo:
         assert not Path(address).parent.exists(), "the place is gone with the silo"
 
     def test_a_key_that_the_server_does_not_know_is_refused_at_once(
-        self, silo_file, scripts, resident
+        self, silo_file, scripts, daemon
     ):
         self.known = Check("registration", False, "unknown key", "ask the operator")
         with pytest.raises(InputError, match="unknown key: ask the operator"):
-            Silo(silo_file, resident).__enter__()
+            Silo(silo_file, daemon).__enter__()
         assert scripts.calls == []
 
-    def test_a_resident_that_cannot_start_ends_it(self, silo_file, scripts):
-        scripts.add("resident", "exit 1")
+    def test_a_daemon_that_cannot_start_ends_it(self, silo_file, scripts):
+        scripts.add("daemon", "exit 1")
         with pytest.raises(InputError, match="the silo cannot start"):
-            Silo(silo_file, [str(scripts.folder / "resident")]).__enter__()
-        assert len(scripts.calls) == 1, "no node without a resident"
+            Silo(silo_file, [str(scripts.folder / "daemon")]).__enter__()
+        assert len(scripts.calls) == 1, "no node without a daemon"
 
-    def test_a_resident_that_is_never_ready_is_ended(self, silo_file, scripts, monkeypatch):
+    def test_a_daemon_that_is_never_ready_is_ended(self, silo_file, scripts, monkeypatch):
         monkeypatch.setattr(programs, "_START_SECONDS", 0.05)
-        scripts.add("resident", "exec sleep 60")
-        silo = Silo(silo_file, [str(scripts.folder / "resident")])
+        scripts.add("daemon", "exec sleep 60")
+        silo = Silo(silo_file, [str(scripts.folder / "daemon")])
         with pytest.raises(RuntimeFailureError, match="the silo is not ready after"):
             silo.__enter__()
         assert [process.returncode is not None for process in silo._processes] == [True]
@@ -330,24 +330,24 @@ class TestSilo:
     def test_a_node_that_ends_is_started_again(self, silo_file, scripts):
         three = f"[ $(grep -c supernode {scripts.log}) -ge 3 ]"
         scripts.add("flower-supernode", f"{three} && exec sleep 60; exit 3")
-        scripts.add("resident", f'touch "$2"; until {three}; do sleep 0.01; done; exit 5')
-        with Silo(silo_file, [str(scripts.folder / "resident")]) as silo:
-            assert silo.wait() == 5, "the resident's end is the silo's"
+        scripts.add("daemon", f'touch "$2"; until {three}; do sleep 0.01; done; exit 5')
+        with Silo(silo_file, [str(scripts.folder / "daemon")]) as silo:
+            assert silo.wait() == 5, "the daemon's end is the silo's"
         assert len(scripts.calls) == 4
 
-    def test_but_not_for_ever(self, silo_file, scripts, resident, monkeypatch):
+    def test_but_not_for_ever(self, silo_file, scripts, daemon, monkeypatch):
         monkeypatch.setattr(programs, "_SIGN_IN_SECONDS", 0.0)
         scripts.add("flower-supernode", "exit 3")
-        with Silo(silo_file, resident) as silo:
+        with Silo(silo_file, daemon) as silo:
             assert silo.wait() == 3
 
-    def test_its_parts_end_with_it_even_if_it_is_killed(self, silo_file, scripts, resident):
+    def test_its_parts_end_with_it_even_if_it_is_killed(self, silo_file, scripts, daemon):
         script = f"""
 import sys, time
 from pathlib import Path
 from feddep.deployment.operations import programs
 programs.registration = lambda *_: type("Known", (), {{"ok": True}})
-with programs.Silo(Path({str(silo_file)!r}), {resident!r}) as silo:
+with programs.Silo(Path({str(silo_file)!r}), {daemon!r}) as silo:
     print(*(process.pid for process in silo._processes), flush=True)
     time.sleep(60)
 """

@@ -11,9 +11,9 @@ from desk import Desk, services
 from safetensors.numpy import load_file
 
 from feddep.algorithms import METHODS
-from feddep.deployment.protocol import remote_runtime as convener_module
+from feddep.deployment.protocol import remote_runtime as remote_runtime_module
 from feddep.deployment.protocol.federate import federate
-from feddep.deployment.protocol.simulation import convened
+from feddep.deployment.protocol.simulation import connected
 from feddep.deployment.protocol.wait_policy import WaitPolicy
 from feddep.errors import InputError, InterruptedRunError
 from feddep.learning import mending
@@ -40,7 +40,7 @@ QUICK = WaitPolicy(quorum=0.6, grace=0.2, wait=0.5, resend=0.05)
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(convener_module.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(remote_runtime_module.time, "sleep", lambda seconds: None)
 
 
 def spec_of(method: str, **more) -> RunSpec:
@@ -68,7 +68,7 @@ def test_as_in_process(method, tmp_path):
     shards = build(spec)
     here = run(spec, shards, workers=1)
     here.save(tmp_path / "here")
-    start = partial(convened, spec, Desk(services(shards)), tmp_path / "requests")
+    start = partial(connected, spec, Desk(services(shards)), tmp_path / "requests")
     there = run(spec, shards, start=start)
     if method != "local":  # whose classifiers stay with the silos
         there.save(tmp_path / "there")
@@ -102,7 +102,7 @@ def reference(spec, shards, path):
     return weights(path)
 
 
-def test_a_letter_that_is_lost_is_sent_again(tmp_path):
+def test_an_envelope_that_is_lost_is_sent_again(tmp_path):
     spec = spec_of("feddep")
     shards = build(spec)
     lost = []
@@ -352,7 +352,7 @@ class Clock:
 class TestGoingOnWithoutASilo:
     @pytest.fixture(autouse=True)
     def clock(self, monkeypatch):
-        monkeypatch.setattr(convener_module, "time", Clock())
+        monkeypatch.setattr(remote_runtime_module, "time", Clock())
 
     def test_a_quorum_is_enough_and_every_silo_keeps_its_number(self, tmp_path):
         desk, spec, shards = killed_in_the_last_round("feddep", tmp_path / "run")
@@ -396,14 +396,14 @@ class TestGoingOnWithoutASilo:
     def test_nobody_takes_the_place_of_another(self, tmp_path):
         desk, spec, shards = killed_in_the_last_round("fedavg", tmp_path / "run")
         desk.services[1] = replace(desk.services[1], name="stranger")
-        with pytest.raises(InputError, match="stranger took no part when this run began"):
+        with pytest.raises(InputError, match="stranger did not take part when this run began"):
             federated(desk, spec, tmp_path / "run", shards, resume=True)
 
 
 @pytest.mark.parametrize(
     ("method", "prepared"), [("fedgnn", "expand"), ("feddep-wo-proto", "GeneratorTraining")]
 )
-def test_what_a_silo_has_prepared_is_found_again_with_the_next_letter(
+def test_what_a_silo_has_prepared_is_found_again_with_the_next_envelope(
     tmp_path, monkeypatch, method, prepared
 ):
     made, make = [], getattr(mending, prepared)

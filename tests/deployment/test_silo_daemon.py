@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from feddep.deployment.operations import silo
-from feddep.deployment.operations import silo_daemon as resident
+from feddep.deployment.operations import silo_daemon, silo_setup
 from feddep.deployment.operations.silo_daemon import ask, socket_address
 from feddep.errors import InputError, RuntimeFailureError
 from feddep.runtime.envelope import Envelope
@@ -33,15 +32,15 @@ class Echo:
 
 def until_it_leaves() -> None:
     with suppress(SystemExit):
-        resident.main()
+        silo_daemon.main()
 
 
 @pytest.fixture
 def address(monkeypatch):
     """Where the program listens; here it is a thread."""
     with socket_address() as address:
-        monkeypatch.setattr(silo, "open_service", lambda config: (Echo(), str(config)))
-        monkeypatch.setattr(sys, "argv", ["resident", "silo.toml", address])
+        monkeypatch.setattr(silo_setup, "open_service", lambda config: (Echo(), str(config)))
+        monkeypatch.setattr(sys, "argv", ["silo_daemon", "silo.toml", address])
         monkeypatch.setattr(signal, "signal", lambda *_: None)  # for the main thread only
         thread = threading.Thread(target=until_it_leaves, daemon=True)
         thread.start()
@@ -56,7 +55,7 @@ def address(monkeypatch):
         assert not thread.is_alive()
 
 
-def test_a_letter_is_answered_with_its_arrays(address):
+def test_an_envelope_is_answered_with_its_arrays(address):
     envelope = Envelope({"kind": "request"}, {"a": np.arange(6.0).reshape(2, 3)})
     for _ in range(3):
         answer = ask(address, envelope)
@@ -72,7 +71,7 @@ def test_who_hangs_up_or_talks_nonsense_ends_nothing(address):
         with pytest.raises((EOFError, OSError)):
             connection.recv_bytes()
     with Client(address, "AF_UNIX") as connection:
-        connection.send_bytes(resident.pack({"kind": "request"}, {}))
+        connection.send_bytes(silo_daemon.pack({"kind": "request"}, {}))
     assert ask(address, Envelope({})).header["heard"] == {}
 
 
@@ -85,7 +84,7 @@ def test_nobody_else_reaches_the_socket(address):
 def test_the_address_appears_only_when_somebody_listens(monkeypatch):
     reachable = []
 
-    class Watched(resident.Listener):
+    class Watched(silo_daemon.Listener):
         def __init__(self, address, family):
             super().__init__(address, family)
             reachable.append(Path(silo_address).exists())
@@ -94,11 +93,11 @@ def test_the_address_appears_only_when_somebody_listens(monkeypatch):
             reachable.append(Path(silo_address).exists())
             raise SystemExit
 
-    monkeypatch.setattr(resident, "Listener", Watched)
-    monkeypatch.setattr(silo, "open_service", lambda config: (Echo(), str(config)))
+    monkeypatch.setattr(silo_daemon, "Listener", Watched)
+    monkeypatch.setattr(silo_setup, "open_service", lambda config: (Echo(), str(config)))
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     with socket_address() as silo_address:
-        monkeypatch.setattr(sys, "argv", ["resident", "silo.toml", silo_address])
+        monkeypatch.setattr(sys, "argv", ["silo_daemon", "silo.toml", silo_address])
         until_it_leaves()
     assert reachable == [False, True]
 
@@ -119,8 +118,8 @@ def test_a_silo_that_cannot_start_says_why(monkeypatch):
     def broken(config):
         raise InputError(f"cannot read {config}")
 
-    monkeypatch.setattr(silo, "open_service", broken)
-    monkeypatch.setattr(sys, "argv", ["resident", "silo.toml", "/nowhere"])
+    monkeypatch.setattr(silo_setup, "open_service", broken)
+    monkeypatch.setattr(sys, "argv", ["silo_daemon", "silo.toml", "/nowhere"])
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     with pytest.raises(SystemExit, match=r"error: cannot read silo\.toml"):
-        resident.main()
+        silo_daemon.main()

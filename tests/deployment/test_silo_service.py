@@ -48,7 +48,7 @@ def silo(graph, tmp_path) -> Correspondent:
         "bank-a",
         lambda: graph,
         consent=CONSENT,
-        disclosures=DisclosureLog(tmp_path / "ledger.jsonl"),
+        disclosures=DisclosureLog(tmp_path / "disclosures.jsonl"),
         secret=7,
         results=tmp_path / "results",
     )
@@ -74,7 +74,7 @@ def changed(silo: Correspondent, **fields) -> Correspondent:
 
 
 def lines(silo: Correspondent, kind: str | None = None) -> list[dict]:
-    """The ledger's lines about payloads, or of another kind."""
+    """The disclosure log's lines about payloads, or of another kind."""
     path = silo.service.disclosures.path
     found = map(json.loads, path.read_text().splitlines()) if path.exists() else []
     return [line for line in found if line.get("kind") == kind]
@@ -107,14 +107,14 @@ def test_hello_says_who_and_how_much_but_nothing_of_the_graph(silo, graph):
 
 @pytest.mark.parametrize("kind", [None, "", "train", 3, ["agree"], {"agree": 1}])
 def test_an_unknown_kind_is_refused(silo, kind):
-    assert "expected a envelope about agree, request, close" in refused(
+    assert "expected an envelope of kind agree, request, close" in refused(
         silo(Envelope({"kind": kind}))
     )
 
 
 @pytest.mark.parametrize("run", [None, "", "../other", "a/b", "x" * 65, ["run"]])
 def test_a_run_without_a_proper_name_is_refused(silo, agreement, run):
-    assert "a envelope needs a run" in refused(silo(request(agreement, run=run)))
+    assert "an envelope needs a valid run" in refused(silo(request(agreement, run=run)))
     assert silo.runs == {}
 
 
@@ -147,7 +147,7 @@ class TestAgreeing:
 
     @pytest.mark.parametrize("client", [None, -1, "0", 1.5, True])
     def test_a_number_that_is_none_is_refused(self, silo, agreement, client):
-        assert "a envelope needs a client" in refused(silo(agree(agreement, client=client)))
+        assert "an envelope needs a client" in refused(silo(agree(agreement, client=client)))
 
     @pytest.mark.parametrize("features", [None, "x", float("inf"), float("nan"), [1], {}])
     def test_sizes_that_are_none_are_refused(self, silo, agreement, features):
@@ -208,14 +208,14 @@ class TestAgreeing:
             agree(agreement, nodes=agreement.nodes + 1),
         ]
         for other in others:
-            assert "agreed to something else under the name run" in refused(silo(other))
+            assert "already agreed to a different run named run" in refused(silo(other))
         assert "sound" in silo(agree(agreement)).header, "the same again"
         assert "sound" in silo(agree(agreement, run="other", client=1)).header
 
-    def test_without_a_ledger_the_memory_knows(self, silo, agreement):
+    def test_without_a_log_the_memory_knows(self, silo, agreement):
         own = changed(silo, disclosures=None)
         own(agree(agreement))
-        assert "something else" in refused(own(agree(agreement, client=1)))
+        assert "a different run" in refused(own(agree(agreement, client=1)))
         assert "sound" in own(agree(agreement)).header
 
     def test_what_was_refused_does_not_take_the_name(self, silo, agreement, graph):
@@ -240,7 +240,7 @@ class TestAnswering:
         assert silo(request(agreement, 2)).header == {"sync": place_of(0, 0, 0)}
         assert handled == [0]
 
-    def test_another_client_s_letter_is_refused(self, silo, agreement):
+    def test_another_client_s_envelope_is_refused(self, silo, agreement):
         silo(agree(agreement))
         said = refused(silo(request(agreement, client=1)))
         assert said == "this silo is client 0 of the run (got 1)"
@@ -252,7 +252,7 @@ class TestAnswering:
         assert answer.header["metrics"]["training_nodes"] > 0
         assert answer.arrays.keys() == first_classifier(agreement).keys()
 
-    def test_the_same_letter_gets_the_same_answer_without_work(self, silo, agreement, handled):
+    def test_the_same_envelope_gets_the_same_answer_without_work(self, silo, agreement, handled):
         silo(agree(agreement))
         first = silo(request(agreement))
         assert same(silo(request(agreement)), first)
@@ -349,7 +349,7 @@ class TestConsentAtEveryReply:
         assert strict(request(agreement, 1)).arrays
         before = dict(strict.runs["run"])
         said = refused(strict(request(agreement, 2)))
-        assert "classifier would leave once more, after 2 times in this run" in said
+        assert "classifier has left 2 times in this run and would leave once more" in said
         assert strict.runs["run"] == before
         assert len(lines(strict)) == 2
 
@@ -481,7 +481,7 @@ class TestSilence:
         assert silo(request(agreement, 3, step="score")).header["metrics"]
 
 
-class TestLedger:
+class TestDisclosureLog:
     def test_what_leaves_stands_there_with_its_hash(self, silo, agreement):
         silo(agree(agreement))
         answer = silo(request(agreement))
@@ -519,7 +519,7 @@ class TestLedger:
 
     def test_nothing_leaves_that_cannot_be_written_down(self, silo, agreement, monkeypatch):
         def full(self, **line):
-            raise RuntimeFailureError("cannot write the ledger: no space left")
+            raise RuntimeFailureError("cannot write the log: no space left")
 
         silo(agree(agreement))
         monkeypatch.setattr(DisclosureLog, "append", full)

@@ -8,7 +8,13 @@ import pytest
 
 from feddep.deployment.protocol import remote_runtime as module
 from feddep.deployment.protocol.agreement import Agreement
-from feddep.deployment.protocol.remote_runtime import FAILED, RemoteRuntime, meet, reply_of, words
+from feddep.deployment.protocol.remote_runtime import (
+    FAILED,
+    RemoteRuntime,
+    meet,
+    one_line,
+    reply_of,
+)
 from feddep.deployment.protocol.request_log import place_of
 from feddep.deployment.protocol.silo_service import SiloService
 from feddep.deployment.protocol.wait_policy import WaitPolicy
@@ -125,7 +131,7 @@ class TestExchange:
             "command with --resume goes on from the last round; it may have a lower --quorum"
         )
         assert clock.now == pytest.approx(100)
-        assert len(counter.kinds(1)) == 10, "a envelope goes out again every 10 s"
+        assert len(counter.kinds(1)) == 10, "an envelope goes out again every 10 s"
         assert len(counter.kinds(0)) == 1
 
     def test_one_silo_is_always_needed(self, clock, tmp_path):
@@ -226,10 +232,10 @@ class TestRefusals:
     ],
 )
 def test_what_a_silo_says_fits_on_a_line(said, shown, clock, tmp_path):
-    assert words(said) == shown
+    assert one_line(said) == shown
     own = remote_runtime(Counter(clock, {0: reply(0), 1: Envelope({"refused": said})}), tmp_path)
     own.exchange(requests(2))
-    assert [offence.reason for offence in own.offences] == [words(f"the silo refuses: {shown}")]
+    assert [offence.reason for offence in own.offences] == [one_line(f"the silo refuses: {shown}")]
 
 
 class TestClosing:

@@ -75,7 +75,7 @@ def test_addresses_are_sorted():
     assert FlowerChannel(FakeGrid()).addresses() == [3, 7]
 
 
-def test_everybody_gets_a_letter_and_answers(clock):
+def test_everybody_gets_an_envelope_and_answers(clock):
     grid = FakeGrid()
     answers = FlowerChannel(grid).deliver({7: ONE, 3: OTHER}, 60)
     assert {node: answer.header for node, answer in answers.items()} == {
@@ -89,7 +89,7 @@ def test_everybody_gets_a_letter_and_answers(clock):
     assert clock == []
 
 
-def test_no_letters_no_waiting(clock):
+def test_no_envelopes_no_waiting(clock):
     assert FlowerChannel(FakeGrid()).deliver({}, 60) == {}
     assert clock == []
 
@@ -112,7 +112,7 @@ def test_a_reply_to_nothing_that_was_sent_is_no_answer():
 
 
 @pytest.mark.parametrize(("reason", "said"), [("no such app", "no such app"), (None, "error 3")])
-def test_an_error_is_a_lost_letter(reason, said):
+def test_an_error_is_undelivered(reason, said):
     answers = FlowerChannel(FakeGrid(lambda message: failing(message, reason))).deliver(
         {7: ONE}, 60
     )
@@ -120,11 +120,11 @@ def test_an_error_is_a_lost_letter(reason, said):
     assert said in answers[7].reason
 
 
-def test_what_is_no_letter_is_a_lost_letter():
+def test_what_is_no_envelope_is_undelivered():
     grid = FakeGrid(lambda message: Message(RecordDict(), reply_to=message))
     answers = FlowerChannel(grid).deliver({7: ONE}, 60)
     assert isinstance(answers[7], Undelivered)
-    assert "expected a message of feddep's" in answers[7].reason
+    assert "expected a feddep envelope" in answers[7].reason
 
 
 def test_time_is_up_and_who_answered_is_known(clock):
@@ -136,14 +136,14 @@ def test_time_is_up_and_who_answered_is_known(clock):
     assert grid.pulls[-1] == ["message-1"], "who has answered is not waited for"
 
 
-def test_a_letter_that_could_not_be_pushed_is_not_waited_for_by_name(clock):
+def test_an_envelope_that_could_not_be_pushed_is_not_waited_for_by_name(clock):
     grid = FakeGrid(accepts=False)
     assert FlowerChannel(grid).deliver({7: ONE}, 2) == {}
     assert grid.pulls == []
     assert sum(clock) >= 2
 
 
-def test_a_late_answer_to_the_same_letter_counts():
+def test_a_late_answer_to_the_same_envelope_counts():
     grid = FakeGrid(lambda _: None)
     channel = FlowerChannel(grid)
     assert channel.deliver({7: ONE}, 1) == {}
@@ -152,7 +152,7 @@ def test_a_late_answer_to_the_same_letter_counts():
     assert answers[7].header == ONE.header
 
 
-def test_a_late_answer_to_another_letter_does_not_count():
+def test_a_late_answer_to_another_envelope_does_not_count():
     grid = FakeGrid(lambda _: None)
     channel = FlowerChannel(grid)
     channel.deliver({7: ONE}, 1)
@@ -179,7 +179,7 @@ def test_of_two_answers_at_once_the_one_that_says_something_counts(lost):
     assert isinstance(answers[7], Envelope)
 
 
-def test_arrays_of_a_letter_arrive_as_they_were():
+def test_arrays_of_an_envelope_arrive_as_they_were():
     grid = FakeGrid()
     FlowerChannel(grid).deliver({7: ONE}, 1)
     (message,) = grid.pushed.values()

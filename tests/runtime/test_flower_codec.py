@@ -63,7 +63,7 @@ def test_without_arrays_only_a_header_travels():
     assert list(to_record(Envelope({"kind": "hello"}))) == ["header"]
 
 
-def test_letters_with_the_same_arrays_share_one_object():
+def test_envelopes_with_the_same_arrays_share_one_object():
     weights = {"classifier/bias": np.arange(4.0)}
     one, other = (to_record(Envelope({"client": number}, weights)) for number in (0, 1))
     assert one["arrays"].object_id == other["arrays"].object_id
@@ -109,7 +109,7 @@ def test_arrays_under_another_name_are_refused():
 
 @settings(max_examples=60)
 @given(st.text() | st.binary() | st.integers(-9, 9), st.none() | st.binary(max_size=40))
-def test_garbage_gives_a_letter_or_a_data_error_and_nothing_else(text, data):
+def test_garbage_gives_an_envelope_or_a_data_error_and_nothing_else(text, data):
     try:
         envelope = from_record(record_of(text, data))
     except DataError:

@@ -145,7 +145,7 @@ class TestMemories:
 
 
 class TestParties:
-    def test_the_whole_graph_is_one_party(self, small_shards, small_recipe):
+    def test_the_whole_graph_is_one_client(self, small_shards, small_recipe):
         runtime = InProcess(small_shards, METHODS["global"], small_recipe, workers=4)
         with runtime:
             assert runtime.clients == 1

@@ -1,4 +1,4 @@
-"""From a spec to the parties' data."""
+"""From a spec to the clients' data."""
 
 import logging
 from dataclasses import replace
@@ -204,16 +204,16 @@ def test_there_is_no_warning_when_every_client_trains(
     assert not caplog.records
 
 
-# Parties and learning
+# Clients' graphs and learning
 
 
 def test_every_party_holds_its_shard(small_shards: Shards):
-    found = list(build.parties(small_shards, find_method("fedavg")))
+    found = list(build.client_graphs(small_shards, find_method("fedavg")))
     assert [graph.nodes for graph in found] == np.bincount(small_shards.owner).tolist()
 
 
 def test_the_one_party_of_global_holds_the_whole_graph(small_shards: Shards):
-    (found,) = build.parties(small_shards, find_method("global"))
+    (found,) = build.client_graphs(small_shards, find_method("global"))
     assert found is small_shards.graph
 
 

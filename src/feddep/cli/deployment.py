@@ -125,7 +125,7 @@ def federate(
     quorum: Annotated[float, typer.Option(help="Share of the silos that a round needs.")] = 1.0,
     grace: Annotated[float, typer.Option(help="Seconds to wait for silos beyond it.")] = 600.0,
     wait: Annotated[float, typer.Option(help="Seconds to wait for a quorum.")] = 3600.0,
-    resend: Annotated[float, typer.Option(help="Seconds until a envelope is sent again.")] = 300.0,
+    resend: Annotated[float, typer.Option(help="Seconds until an envelope is sent again.")] = 300.0,
     largest_norm: Annotated[
         float, typer.Option(help="A silo's change of the weights beyond it is left out.")
     ] = 1e6,
@@ -200,7 +200,7 @@ def doctor(
 
 @ledger_app.command("verify")
 def ledger_verify(
-    file: Annotated[Path, typer.Argument(help="A silo's ledger.jsonl.")],
+    file: Annotated[Path, typer.Argument(help="A silo's disclosures.jsonl.")],
     head: Annotated[
         str | None, typer.Option(help="NUMBER:HASH that was noted earlier and must be in it.")
     ] = None,

@@ -1,4 +1,4 @@
-"""The story of a run: from a spec and the parties' data to a record."""
+"""The story of a run: from a spec and the clients' data to a record."""
 
 import os
 import time
@@ -23,7 +23,7 @@ from feddep.learning.spec import LearningSpec
 from feddep.privacy.events import Events
 from feddep.runtime.inprocess import InProcess
 from feddep.runtime.runtime import Runtime
-from feddep.scenario.build import initial_server_state, parties, learning_spec_for
+from feddep.scenario.build import initial_server_state, client_graphs, learning_spec_for
 from feddep.scenario.spec import RunSpec
 
 Start = Callable[[Shards, Method, LearningSpec], AbstractContextManager[Runtime]]
@@ -52,7 +52,7 @@ def run(
 
     Args:
         spec: what to run.
-        shards: the parties' data.
+        shards: the clients' data.
         workers: processes of the federation on this machine; None takes the cores.
         device: ``auto``, ``cpu`` or ``cuda``.
         folder: where the run is stored.
@@ -87,7 +87,11 @@ def run(
         best=journal.best,
         traffic=journal.meter.counts(),
         privacy=privacy_record(
-            spec.privacy.mechanism, events_by_client, edges, spec.privacy.delta, spec.privacy.delta_prime
+            spec.privacy.mechanism,
+            events_by_client,
+            edges,
+            spec.privacy.delta,
+            spec.privacy.delta_prime,
         ),
         seconds={
             "total": sum(journal.seconds.values()),
@@ -113,7 +117,7 @@ def _events_by_client(
     """What each client's mechanisms did and what left it, and how many edges it has."""
     events_by_client: list[Events] = []
     edges: list[int] = []
-    for client, graph in enumerate(parties(shards, method)):  # one subgraph at a time
+    for client, graph in enumerate(client_graphs(shards, method)):  # one subgraph at a time
         events = mechanism_events(method, learning, graph)
         events_by_client.append([*events, *message_events(meter.sent, client)])
         edges.append(graph.edges)

@@ -30,14 +30,14 @@ from feddep.learning.spec import LearningSpec
 from feddep.runtime.client_pool import ClientPool, choose_device, warm_up
 from feddep.runtime.sharing import share_graph, shared_folder
 from feddep.runtime.worker import pack_requests, unpack_answer, unpack_replies
-from feddep.scenario.build import parties
+from feddep.scenario.build import client_graphs
 
 
 class InProcess:
     """A :class:`~feddep.runtime.runtime.Runtime` on this machine; use it as a context manager.
 
     Args:
-        shards: the parties' data.
+        shards: the clients' data.
         method: whose phases will be run.
         spec: what was agreed.
         workers: processes to use; 1 runs everything in the calling process.
@@ -74,7 +74,7 @@ class InProcess:
             if self._worker_count > 1:
                 self._start_workers()
             else:
-                graphs = dict(enumerate(parties(self._shards, self._method)))
+                graphs = dict(enumerate(client_graphs(self._shards, self._method)))
             self._pool = ClientPool(
                 self._method, self._recipe, self._device, graphs, lambda: self._shards.graph
             )
@@ -170,7 +170,7 @@ class InProcess:
     def _start_workers(self) -> None:
         folder = self._shared()
         load = []
-        for client, graph in enumerate(parties(self._shards, self._method)):
+        for client, graph in enumerate(client_graphs(self._shards, self._method)):
             share_graph(graph, folder / f"client-{client}")
             load.append(len(graph.members(Part.TRAIN)))
         for clients in _balanced(load, self._worker_count):

@@ -1,1 +1,1 @@
-"""From a run's spec to the parties' data; every runtime builds on it."""
+"""From a run's spec to the clients' data; every runtime builds on it."""

@@ -1,4 +1,4 @@
-"""From a spec to a graph, to its parts, to what each party works with."""
+"""From a spec to a graph, to its shards, to the graph of each client."""
 
 import json
 import logging
@@ -96,7 +96,7 @@ def settings_of(shards: Shards) -> dict[str, Any]:
 
 
 def build(spec: RunSpec) -> Shards:
-    """The parties' subgraphs: loaded, split and partitioned as the spec says.
+    """The clients' subgraphs: loaded, split and partitioned as the spec says.
 
     A shard folder brings its own partition and split, a graph folder its split if it has one.
     """
@@ -149,8 +149,8 @@ def split_and_partition(
     return Shards(graph, owner, partition_spec.kind, seed, split)
 
 
-def parties(shards: Shards, method: Method) -> Iterable[Graph]:
-    """What each party of a method holds: its shard, or one party the whole graph."""
+def client_graphs(shards: Shards, method: Method) -> Iterable[Graph]:
+    """The graph of each client of a method: its shard, or the whole graph for a single client."""
     return [shards.graph] if method.whole_graph else shards
 
 
@@ -167,7 +167,7 @@ def learning_spec_for(spec: RunSpec, graph: Graph, method: Method) -> LearningSp
 
 
 def learning_spec_of(spec: RunSpec, features: int, classes: int, method: Method) -> LearningSpec:
-    """The part of the spec that the parties of a method need for learning."""
+    """The part of the spec that the clients of a method need for learning."""
     return LearningSpec(
         features=features,
         classes=classes,

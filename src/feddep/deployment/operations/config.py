@@ -12,18 +12,11 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic import ValidationInfo as Info
 
+from feddep.deployment.protocol.names import silo_name
 from feddep.errors import InputError
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
 _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<plain>[^\[\]:]+)):(?P<port>\d{1,5})")
-
-
-def silo_name(name: str) -> str:
-    """The name, if it can be a part of a file's name; a :class:`ValueError` otherwise."""
-    if not _NAME.fullmatch(name):
-        raise ValueError("1 to 32 envelopes, digits, - and _, the first a envelope or digit")
-    return name
 
 
 def host_name(host: str) -> str:

@@ -47,9 +47,9 @@ from feddep.deployment.operations.config import (
     host_and_port,
     host_name,
     is_loopback,
-    silo_name,
     split_address,
 )
+from feddep.deployment.protocol.names import silo_name
 from feddep.errors import InputError
 from feddep.scenario.toml import toml_value
 

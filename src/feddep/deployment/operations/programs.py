@@ -42,7 +42,7 @@ OFFLINE = {
 TROUBLE = "trouble.txt"
 """The file that says why a run ended early, for whoever started it."""
 
-RESIDENT = (sys.executable, "-P", "-m", "feddep.deployment.operations.silo_daemon")
+DAEMON = (sys.executable, "-P", "-m", "feddep.deployment.operations.silo_daemon")
 NUMBER = "flower-run.txt"
 """The file with Flower's number of a run that goes on."""
 
@@ -190,16 +190,16 @@ def with_data(path: Path, data: Path) -> Path:
 
 
 class Silo:
-    """A running silo: its resident process and a SuperNode; use it as a context manager.
+    """A running silo: its daemon and a SuperNode; use it as a context manager.
 
     Args:
         path: its configuration file.
-        resident: the program that answers envelopes, without its arguments.
+        daemon: the program that answers envelopes, without its arguments.
     """
 
-    def __init__(self, path: Path, resident: Sequence[str] = RESIDENT) -> None:
+    def __init__(self, path: Path, daemon: Sequence[str] = DAEMON) -> None:
         self._path, self._config = path, SiloConfig.read(path)
-        self._resident = resident
+        self._daemon = daemon
         self._cleanup = ExitStack()
         self._processes: list[subprocess.Popen[bytes]] = []
         self._address = ""
@@ -213,7 +213,7 @@ class Silo:
         with ExitStack() as undo:
             undo.push(self._cleanup.__exit__)
             self._address = self._cleanup.enter_context(socket_address())
-            self._processes = [self._start([*self._resident, str(self._path), self._address])]
+            self._processes = [self._start([*self._daemon, str(self._path), self._address])]
             self._wait_for(Path(self._address))
             self._processes.append(self._start_node())
             undo.pop_all()
@@ -231,9 +231,9 @@ class Silo:
         started = time.monotonic()
         while True:
             time.sleep(0.5)
-            resident, node = (process.poll() for process in self._processes)
-            if resident is not None:
-                return resident
+            daemon, node = (process.poll() for process in self._processes)
+            if daemon is not None:
+                return daemon
             if node is None:
                 continue
             if time.monotonic() - started > _SIGN_IN_SECONDS:

@@ -21,7 +21,7 @@ from feddep.runtime.envelope import Envelope
 
 
 def ask(address: str, envelope: Envelope) -> Envelope:
-    """Hands a envelope to the resident process and waits for its answer.
+    """Hands an envelope to the daemon and waits for its answer.
 
     Raises:
         RuntimeFailureError: it is not there; Flower reports that, and the server asks again.
@@ -44,7 +44,7 @@ def socket_address() -> Iterator[str]:
 
 def main() -> None:
     """Serves envelopes for the silo of one file, at one address, until it is stopped."""
-    from feddep.deployment.operations.silo import open_service
+    from feddep.deployment.operations.silo_setup import open_service
 
     config, address = Path(sys.argv[1]), sys.argv[2]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it decides when it ends

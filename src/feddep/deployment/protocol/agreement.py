@@ -1,4 +1,4 @@
-"""What server and silos agree on before a run, and what may then cross between them."""
+"""What the server and the silos agree on before a run, and what they may then send each other."""
 
 import hashlib
 import json
@@ -21,8 +21,8 @@ from feddep.scenario.spec import RunSpec
 
 LARGEST_BYTES = 1 << 30
 LARGEST_NORM = 1e6
-"""No honest message of any method comes near; a hostile one must not fill the memory, nor drive
-the arithmetic of honest parties to infinity."""
+"""No honest message of any method comes near these limits. They stop a hostile one from filling
+the memory, or from driving the arithmetic of honest clients to infinity."""
 
 _MOST_NEIGHBOURS = 1000  # that a client is told of, for each node of the federation
 
@@ -31,14 +31,14 @@ _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")  # it becomes the name of a 
 
 @dataclass(frozen=True)
 class Agreement:
-    """One run, as every party knows it.
+    """One run, as the server and every silo know it.
 
     Attributes:
         run: its name.
-        spec: what is run.
-        features: feature columns of every silo.
+        spec: what to run.
+        features: number of feature columns, the same in every silo.
         classes: number of classes.
-        nodes: of all silos together.
+        nodes: number of nodes in all silos together.
     """
 
     run: str
@@ -49,17 +49,20 @@ class Agreement:
 
     def __post_init__(self) -> None:
         if not _RUN.fullmatch(self.run):
-            raise InputError(f"a run's name has envelopes, digits and - (got {self.run!r})")
+            raise InputError(
+                f"run name: expected 1 to 64 letters, digits and -, the first a letter or digit "
+                f"(got {self.run!r})"
+            )
         if min(self.features, self.classes, self.nodes) < 1:
             raise InputError(
-                f"a run needs features, classes and nodes (got {self.features}, {self.classes} "
-                f"and {self.nodes})"
+                "a run needs at least one feature, one class and one node "
+                f"(got {self.features}, {self.classes} and {self.nodes})"
             )
         check_federated(self.method)
         self._check_size()
 
     def _check_size(self) -> None:
-        """Refuses what could not be sent, before anybody tries to make it."""
+        """Refuses a spec whose messages would be too large, before anybody computes them."""
         model, embedding, generator = self.spec.model, self.spec.embedding, self.spec.generator
         hidden, width = model.hidden, self.learning.embedding_width
         outputs = max(hidden, embedding.width, self.classes)
@@ -73,7 +76,14 @@ class Agreement:
         _check_sent("prototypes of all silos", prototypes, "embedding.clusters")
 
     def check_nodes(self, nodes: int) -> None:
-        """Refuses a run in which a silo with so many nodes could not send what it generates."""
+        """Refuses a run in which a silo of this size could not send its generated neighbours.
+
+        Args:
+            nodes: number of nodes in the silo's graph.
+
+        Raises:
+            InputError: the message would be too large.
+        """
         if "generated" in self.method.discloses:
             rows = nodes * self.spec.generator.slots
             _check_sent("generated rows", rows * self.learning.embedding_width, "generator.slots")
@@ -85,7 +95,7 @@ class Agreement:
 
     @property
     def learning(self) -> LearningSpec:
-        """What its phases need for learning."""
+        """The learning settings, as the phases need them."""
         return learning_spec_of(self.spec, self.features, self.classes, self.method)
 
     @property
@@ -94,7 +104,7 @@ class Agreement:
         return expected_of(self.method, self.learning, self.nodes)
 
     def to_plain(self) -> dict[str, Any]:
-        """For a envelope's header."""
+        """The agreement as plain values, for the header of an envelope."""
         return {
             "run": self.run,
             "spec": self.spec.to_toml(),
@@ -105,10 +115,10 @@ class Agreement:
 
     @classmethod
     def from_plain(cls, values: Mapping[str, Any]) -> "Agreement":
-        """The inverse; what a stranger sent may be anything.
+        """Reads what :meth:`to_plain` wrote. The sender is not trusted.
 
         Raises:
-            InputError: it is no agreement, or about a method that silos cannot run.
+            InputError: the values are not an agreement, or name a method that silos cannot run.
         """
         try:
             run, text = str(values["run"]), str(values["spec"])
@@ -119,7 +129,7 @@ class Agreement:
 
 
 def digest_of(known: Mapping[str, Any]) -> str:
-    """The same for the same agreement, as plain values, with the same client."""
+    """A hash of an agreement, as plain values, and of the number of the client that agrees."""
     names = ("run", "spec", "features", "classes", "nodes", "client")
     text = json.dumps([known[name] for name in names])
     return hashlib.sha256(text.encode()).hexdigest()
@@ -128,15 +138,15 @@ def digest_of(known: Mapping[str, Any]) -> str:
 def _check_sent(what: str, numbers: int, smaller: str) -> None:
     if 4 * numbers > LARGEST_BYTES:
         raise InputError(
-            f"the {what} would have up to {4 * numbers} bytes, of which at most {LARGEST_BYTES} "
-            f"can be sent; take a smaller {smaller}"
+            f"the {what} would take up to {4 * numbers} bytes, but at most {LARGEST_BYTES} can be "
+            f"sent; choose a smaller {smaller}"
         )
 
 
 def check_federated(method: Method) -> None:
-    """Refuses the methods that are no federation."""
+    """Refuses the methods that do not run between silos."""
     if method.whole_graph or method.name == "oracle":
-        why = "one party holds the whole graph" if method.whole_graph else "nobody has its input"
+        why = "it needs the whole graph" if method.whole_graph else "no silo has its input"
         raise InputError(
             f"{method.name} cannot run on Flower: {why}; use `feddep run`, which simulates it"
         )

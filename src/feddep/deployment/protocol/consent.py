@@ -1,7 +1,7 @@
-"""What a silo's owner allows; the client refuses everything else, whoever asks.
+"""What a silo's owner allows; the silo refuses everything else, whoever asks.
 
-The consent is a TOML file on the silo. It is the owner's word against a server that may ask for
-anything, so every name is taken literally and what is not allowed is forbidden::
+The consent is a TOML file on the silo's machine. The server is not trusted and may ask for
+anything, so names are matched exactly and whatever is not listed is refused::
 
     methods = ["fedavg", "feddep"]
     messages = ["classifier", "prototypes"]
@@ -36,16 +36,16 @@ _Epsilon = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Consent(BaseModel):
-    """One silo's consent. The descriptions are what an error says was expected.
+    """One silo's consent. An error quotes the field's description as what was expected.
 
     Attributes:
-        methods: methods that may be run; one from somebody's module by its full address.
-        messages: groups of arrays that may leave.
-        rounds: most rounds of training.
-        smallest_cluster: a prototype must be the mean over at least so many nodes.
-        highest_epsilon: largest sound ε for one edge that the silo agrees to.
+        methods: methods that may run; one from another package by its address, module:ATTRIBUTE.
+        messages: groups of arrays that may leave the silo.
+        rounds: the highest number of training rounds.
+        smallest_cluster: the fewest nodes over which a prototype may be the mean.
+        highest_epsilon: the largest sound ε for one edge that the silo agrees to.
         numbers: plain numbers that may leave; None allows all that the method's phases declare.
-        releases: how often one group may leave in a run; None allows one more than rounds.
+        releases: how often one group may leave in a run; None allows one more than ``rounds``.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
@@ -68,7 +68,7 @@ class Consent(BaseModel):
         """Reads a consent file.
 
         Raises:
-            InputError: it cannot be read or is no consent; it names every line that is wrong.
+            InputError: the file cannot be read or is not a consent. Names every wrong line.
         """
         try:
             text = path.read_text(encoding="utf-8")
@@ -83,7 +83,7 @@ class Consent(BaseModel):
         except ValidationError as error:
             keys = dict.fromkeys(str(found["loc"][0]) for found in error.errors())
             wrong = "; ".join(_wrong(key, values, lines) for key in keys)
-            raise InputError(f"{path} is no consent: {wrong}") from None
+            raise InputError(f"{path} is not a valid consent: {wrong}") from None
         consent._file = path.name
         consent._lines = lines
         return consent
@@ -96,8 +96,8 @@ class Consent(BaseModel):
     def check_method(self, name: str) -> None:
         """Refuses a method that is not listed.
 
-        To be asked before the method is looked up: finding ``module:ATTRIBUTE`` imports the
-        module, which already runs somebody's code on the silo.
+        Call this before looking the method up: resolving ``module:ATTRIBUTE`` imports the module,
+        and so already runs its code on the silo.
 
         Raises:
             ConsentError: the method is not listed.
@@ -110,14 +110,14 @@ class Consent(BaseModel):
         """Refuses a run that goes beyond the consent.
 
         Args:
-            spec: the run's.
-            method: the one that the spec names.
+            spec: the run's spec.
+            method: the method that the spec names.
             sound: what the run costs this silo, see :func:`planned_price`.
-            nodes: in the silo's graph. Where there are fewer than the smallest cluster, all of
-                them are merged into one that is smaller still.
+            nodes: number of nodes in the silo's graph. With fewer than the smallest cluster, all
+                of them become one prototype, which is still too small.
 
         Raises:
-            ConsentError: it names everything that is not allowed, and the lines that forbid it.
+            ConsentError: names everything that is not allowed, and the lines that forbid it.
         """
         _refuse("the run", self._beyond(spec, method, sound, nodes))
 
@@ -125,12 +125,13 @@ class Consent(BaseModel):
         """Refuses a reply with something that may not leave, or has left too often.
 
         Args:
-            phase_name: the conversation that the reply belongs to.
+            phase_name: the phase that the reply belongs to.
             reply: what is about to leave.
-            already: how often what has left in this run, as :func:`disclosures.sent` counts it.
+            already: how often each name has left in this run, as
+                :func:`~feddep.deployment.protocol.disclosure_log.sent` counts it.
 
         Raises:
-            ConsentError: it names everything that may not leave.
+            ConsentError: names everything that may not leave.
         """
         _refuse(f"a reply in {phase_name}", self._excess(phase_name, reply, already))
 
@@ -160,7 +161,7 @@ class Consent(BaseModel):
         for name in sorted(counted(phase, reply.arrays, reply.metrics)):
             times = already.get(name, 0)
             if times >= self.most_releases:
-                asked = f"{name} would leave once more, after {times} times in this run"
+                asked = f"{name} has left {times} times in this run and would leave once more"
                 yield self._violation("releases", asked, f"at most {self.most_releases} times")
 
     def _unlisted(self, names: set[str]) -> Iterator[str]:
@@ -200,20 +201,20 @@ class Consent(BaseModel):
 
 
 def planned_price(spec: RunSpec, method: Method, learning: LearningSpec, graph: Graph) -> Guarantee:
-    """What a run would promise about one edge of a silo: its sound price, before it starts.
+    """The sound (ε, δ) that a run would guarantee for one edge of a silo, before it starts.
 
-    Everything that the method may send counts as sent. The price holds only if the silo draws its
-    noise from a secret of its own: noise from the run's seed can be repeated by the server.
+    Everything that the method may send counts as sent. The guarantee holds only if the silo draws
+    its noise from a secret of its own: the server can reproduce noise drawn from the run's seed.
 
-    The server is told the price and may ask for that of many runs, so it is computed without the
-    edges: δ must be below one in the number of pairs of nodes, rather than of edges, and of
-    one-shot samples, which show short lists whole, the worst is assumed.
+    The server learns the result and may ask about many runs, so it must not depend on the edges.
+    δ is therefore compared with one over the number of node *pairs* rather than of edges, and the
+    worst case is assumed for one-shot samples, which show short lists whole.
 
     Args:
-        spec: the run's.
-        method: the one that the spec names.
-        learning: what the parties agreed on.
-        graph: the silo's own, before any mechanism.
+        spec: the run's spec.
+        method: the method that the spec names.
+        learning: the agreed learning settings.
+        graph: the silo's own graph, before any mechanism.
     """
     nodes_alone = graph.with_edges([])
     planned = [_at_worst(event) for event in mechanism_events(method, learning, nodes_alone)]
@@ -243,7 +244,7 @@ def _listed(names: Iterable[str]) -> str:
 
 def _epsilon(sound: Guarantee) -> str:
     bounded = sound.epsilon is not None and sound.verdict == "holds"
-    return f"{sound.epsilon:g}" if bounded else "any size (nothing bounds it)"
+    return f"{sound.epsilon:g}" if bounded else "any size (it has no bound)"
 
 
 def _wrong(key: str, values: Mapping[str, Any], lines: Mapping[str, int]) -> str:
@@ -257,7 +258,7 @@ def _wrong(key: str, values: Mapping[str, Any], lines: Mapping[str, int]) -> str
 
 
 def _lines_of_keys(text: str) -> dict[str, int]:
-    """On which line each key stands; a TOML reader does not tell."""
+    """The line number of each key, which TOML readers do not report."""
     found: dict[str, int] = {}
     for number, line in enumerate(text.split("\n"), 1):
         key = re.match(r"""\s*["']?(\w+)["']?\s*=""", line)

@@ -1,11 +1,11 @@
-"""The silo's own ledger of everything that left it: one JSON line a payload, chained by hashes.
+"""The disclosure log: one JSON line for everything that leaves a silo, chained by hashes.
 
-What the silo agreed to, and what it would not agree to, has a line as well.
+Every run that the silo agrees to or refuses has a line as well.
 
-A line is on the disk before its payload is handed to the network, so nothing leaves unnoted. Each
-line holds the hash of the line before, so none can be changed, removed, swapped or inserted
-without breaking the chain. Only lines cut off at the end leave no trace in the file itself: note
-:meth:`DisclosureLog.head` elsewhere from time to time, and :func:`verify` looks for it.
+A line is on the disk before its payload goes to the network, so nothing leaves without being
+logged. Each line holds the hash of the line before, so no line can be changed, removed, swapped
+or inserted without breaking the chain. Only lines cut off at the end leave no trace in the file:
+note :meth:`DisclosureLog.head` elsewhere from time to time, and let :func:`verify` look for it.
 """
 
 import fcntl
@@ -33,10 +33,10 @@ from feddep.federation.messages import Reply, group_of, payload_bytes
 log = logging.getLogger(__name__)
 
 Head = tuple[int, str]
-"""Number and hash of a line; with the last line's, the whole chain is fixed."""
+"""Number and hash of a line; those of the last line determine the whole chain."""
 
 GENESIS: Head = (0, "0" * 64)
-"""The head of a ledger without lines."""
+"""The head of an empty log."""
 
 
 _LONGEST_REASON = 500  # it may repeat what the server wrote
@@ -110,12 +110,12 @@ _LINES: TypeAdapter[_Line] = TypeAdapter(_Line)
 
 @dataclass(frozen=True)
 class Verified:
-    """What an unbroken ledger holds.
+    """What an unbroken log holds.
 
     Attributes:
-        lines: payloads, agreements, refusals and recoveries.
-        runs: how many runs the payloads belong to.
-        bytes: of all arrays that left.
+        lines: number of payloads, agreements, refusals and recoveries.
+        runs: number of runs that the payloads belong to.
+        bytes: size of all arrays that left.
     """
 
     lines: int
@@ -125,9 +125,9 @@ class Verified:
 
 @dataclass(frozen=True)
 class DisclosureLog:
-    """The ledger at a path; the file is made, for its owner only, when the first line is written.
+    """The log at a path; the first line creates the file, readable by its owner only.
 
-    Every call opens the file anew and locks it, so processes and threads may share a ledger.
+    Every call opens and locks the file anew, so processes and threads may share a log.
     """
 
     path: Path
@@ -135,21 +135,21 @@ class DisclosureLog:
     def append(
         self, *, run: str, phase: str, step: str, round: int, reply: Reply, epsilon: float | None
     ) -> None:
-        """Notes a payload that is about to leave; it is on the disk when this returns.
+        """Logs a payload that is about to leave; the line is on the disk when this returns.
 
-        A last line that was torn by a crash is moved to ``<name>.torn`` first, and a line that
+        If a crash tore the last line, that line is moved to ``<name>.torn`` first, and a line that
         says so takes its place. Its payload never left, since this call had not returned.
 
         Args:
             run: the run's name.
-            phase: the conversation.
-            step: what was asked for in it.
-            round: within the phase.
+            phase: the phase.
+            step: the step within the phase.
+            round: the round within the phase.
             reply: what leaves.
-            epsilon: the silo's sound ε so far, this payload included; None if nothing bounds it.
+            epsilon: the silo's sound ε so far, this payload included; None if it has no bound.
 
         Raises:
-            DataError: the last line is broken, or the payload has names that cannot be noted.
+            DataError: the last line is broken, or the payload has names that cannot be logged.
             RuntimeFailureError: the line cannot be written. The payload must not leave then.
         """
         payload = {
@@ -165,18 +165,18 @@ class DisclosureLog:
         self._write(payload)
 
     def agree(self, *, run: str, agreement: str, epsilon: float | None) -> None:
-        """Notes that the silo is about to agree to a run; raises as :meth:`append` does.
+        """Logs that the silo is about to agree to a run; raises as :meth:`append` does.
 
         Args:
             run: the run's name.
-            agreement: digest of what it agrees to.
-            epsilon: the sound ε that it promises for the run; None if nothing bounds it.
+            agreement: hash of the agreement.
+            epsilon: the sound ε that the silo promises for the run; None if it has no bound.
         """
         content = {"kind": "agreed", "run": run, "agreement": agreement}
         self._write({**content, "epsilon": _bound(epsilon)})
 
     def refuse(self, *, run: str, reason: str) -> None:
-        """Notes that the silo is about to refuse a run; raises as :meth:`append` does."""
+        """Logs that the silo is about to refuse a run; raises as :meth:`append` does."""
         self._write({"kind": "refused", "run": run, "reason": reason[:_LONGEST_REASON]})
 
     def _write(self, content: Mapping[str, Any]) -> None:
@@ -187,14 +187,14 @@ class DisclosureLog:
                 _to_disk(file)
         except OSError as error:
             raise RuntimeFailureError(
-                f"cannot write the ledger {self.path}: {error.strerror}; "
-                "nothing may leave the silo before it is noted there"
+                f"cannot write the disclosure log {self.path}: {error.strerror}; "
+                "nothing may leave the silo before it is logged there"
             ) from None
         except DataError as error:
             raise DataError(f"{self.path}: {error}") from None
 
     def head(self) -> Head:
-        """Number and hash of the last whole line: note them where nobody can change them."""
+        """Number and hash of the last whole line, to be noted where nobody can change them."""
         whole, _ = _split(_read(self.path) if self.path.exists() else b"")
         try:
             return _head_of(whole)
@@ -202,7 +202,7 @@ class DisclosureLog:
             raise DataError(f"{self.path}: {error}") from None
 
     def _ready(self, file: BinaryIO) -> Head:
-        """The head to go on from; what a crash left behind it is put aside."""
+        """The head to continue from; a line that a crash tore is moved aside."""
         whole, torn = _split(file.read())
         head = _head_of(whole)
         if not torn:
@@ -226,16 +226,16 @@ class DisclosureLog:
 
 
 def verify(path: Path, head: Head | None = None) -> Verified:
-    """Checks every line of a ledger, and that it still holds a head that was noted before.
+    """Checks every line of a log, and that it still holds a head that was noted before.
 
     Raises:
-        DataError: it names the first line that is broken and what is wrong with it.
+        DataError: names the first broken line and what is wrong with it.
     """
     whole, torn = _split(_read(path))
     lines = list(_walk(path, whole))
     if torn:
         raise DataError(
-            f"{path}: line {len(lines) + 1} is unparsable: it has no end, as after a crash; "
+            f"{path}: line {len(lines) + 1} is unparsable: it is incomplete, as after a crash; "
             "the next payload will move it aside"
         )
     if head is not None:
@@ -246,10 +246,10 @@ def verify(path: Path, head: Head | None = None) -> Verified:
 
 
 def sent(path: Path, run: str) -> dict[str, int]:
-    """How often what left in a run, by the names of :func:`counted`; nothing if there is no file.
+    """How often each name of :func:`counted` left in a run; empty if there is no file.
 
-    A payload that left again counts again, even the same one: the ledger does not hold what was
-    asked, and equal scores of other weights are news to whoever asked for them.
+    A payload that left twice counts twice, even an identical one: the log does not hold what was
+    asked, and the same scores of different weights tell the server something new.
 
     Raises:
         DataError: the chain is broken, so that the counts cannot be trusted.
@@ -265,7 +265,7 @@ def sent(path: Path, run: str) -> dict[str, int]:
 
 
 def agreements(path: Path, run: str) -> set[str]:
-    """Digests of what the silo agreed to under a run's name; none if there is no file.
+    """Hashes of what the silo agreed to under a run's name; empty if there is no file.
 
     Raises:
         DataError: the chain is broken.
@@ -278,10 +278,10 @@ def agreements(path: Path, run: str) -> set[str]:
 
 
 def counted(phase: str, arrays: Iterable[str], numbers: Iterable[str]) -> set[str]:
-    """What one payload is counted as: its groups of arrays, and ``numbers/<phase>``.
+    """The names that one payload counts for: its groups of arrays, and ``numbers/<phase>``.
 
-    A group has no stroke in its name, so the two cannot be confused. Plain numbers count too,
-    because scores of weights that a server makes up tell it about the silo.
+    A group has no slash in its name, so the two cannot be confused. Plain numbers count too,
+    because the scores of weights that a server made up tell it about the silo.
     """
     names = {group_of(name) for name in arrays}
     return names | ({f"numbers/{phase}"} if any(True for _ in numbers) else set())
@@ -291,19 +291,19 @@ def _find(path: Path, head: Head, lines: list[_Line]) -> None:
     number, digest = head
     if not 0 <= number <= len(lines):
         raise DataError(
-            f"{path} ends with line {len(lines)}, but line {number} was noted as its head: "
+            f"{path} ends at line {len(lines)}, but line {number} was noted as its head: "
             "lines were cut off at the end"
         )
     found = lines[number - 1].hash if number else GENESIS[1]
     if found != digest:
         raise DataError(
             f"{path}: line {number} has the hash {found}, but {digest} was noted: "
-            "the ledger was written anew"
+            "the log was rewritten"
         )
 
 
 def _walk(path: Path, whole: bytes) -> Iterator[_Line]:
-    """The lines in order, each checked by itself and against the one before."""
+    """The lines in order, each checked on its own and against the one before."""
     number, digest = GENESIS
     for text in whole.split(b"\n")[:-1]:
         number += 1
@@ -313,7 +313,7 @@ def _walk(path: Path, whole: bytes) -> Iterator[_Line]:
             raise DataError(f"{path}: {error}") from None
         if line.previous != digest:
             raise DataError(
-                f"{path}: line {number} breaks the order: its 'previous' is not the hash of the "
+                f"{path}: line {number} breaks the chain: its 'previous' is not the hash of the "
                 "line before, so one of the two was changed or replaced"
             )
         digest = line.hash
@@ -321,24 +321,24 @@ def _walk(path: Path, whole: bytes) -> Iterator[_Line]:
 
 
 def _parsed(text: bytes, number: int) -> _Line:
-    """One line as it must be, to the envelope.
+    """Parses one line, which must be spelt exactly as this module writes it.
 
-    What reads the same but is spelt otherwise (spaces, order of keys) is refused as well, or a
-    line could be changed without changing its hash.
+    The same values spelt otherwise (spaces, order of keys) are refused as well: such a change
+    would not change the hash.
     """
     try:
         fields = json.loads(text)
         spelt_as_written = _canonical(fields) == text
     except (ValueError, RecursionError):
-        raise DataError(f"line {number} is unparsable: not JSON as the ledger writes it") from None
+        raise DataError(f"line {number} is unparsable: not JSON as the log writes it") from None
     if not isinstance(fields, dict) or not spelt_as_written:
-        raise DataError(f"line {number} is unparsable: not written as the ledger writes it")
+        raise DataError(f"line {number} is unparsable: not spelt as the log spells it")
     if fields.get("hash") != _hash(fields):
         raise DataError(f"line {number} has a wrong hash: the line was changed")
     try:
         line = _LINES.validate_python(fields)
     except ValidationError:
-        raise DataError(f"line {number} is unparsable: its keys are not a ledger's") from None
+        raise DataError(f"line {number} is unparsable: its keys are not those of a log") from None
     if line.number != number:
         raise DataError(
             f"line {number} has the wrong number ({line.number}): lines were removed, inserted "
@@ -348,7 +348,7 @@ def _parsed(text: bytes, number: int) -> _Line:
 
 
 def _head_of(whole: bytes) -> Head:
-    """The head of whole lines; of the chain only the last line is checked."""
+    """The head of whole lines; only the last line is checked."""
     if not whole:
         return GENESIS
     number = whole.count(b"\n")
@@ -362,7 +362,7 @@ def _chained(head: Head, content: Mapping[str, Any]) -> tuple[bytes, Head]:
     fields = {"number": number, "time": time, **content, "previous": previous}
     fields["hash"] = _hash(fields)
     text = _canonical(fields)
-    _parsed(text, number)  # never write what could not be verified
+    _parsed(text, number)  # never write a line that could not be verified
     return text + b"\n", (number, fields["hash"])
 
 
@@ -388,18 +388,18 @@ def _shown(array: npt.NDArray[Any]) -> dict[str, Any]:
 
 
 def _bound(epsilon: float | None) -> float | None:
-    """ε, where it is a bound."""
+    """ε, or None if it is not finite."""
     return float(epsilon) if epsilon is not None and math.isfinite(epsilon) else None
 
 
 def _plain(value: float) -> float | str:
-    """JSON has no word for a loss that is not a number."""
+    """A number, or its name if it is not finite, for which JSON has no number."""
     number = float(value)
     return number if math.isfinite(number) else str(number)
 
 
 def _split(data: bytes) -> tuple[bytes, bytes]:
-    """The whole lines, and what stands behind the last end of a line."""
+    """The whole lines, and what comes after the last line end."""
     end = data.rfind(b"\n") + 1
     return data[:end], data[end:]
 
@@ -407,15 +407,15 @@ def _split(data: bytes) -> tuple[bytes, bytes]:
 def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH)  # a line that is being written is not a torn one
+            fcntl.flock(file, fcntl.LOCK_SH)  # a line that is still being written is not torn
             return file.read()
     except OSError as error:
-        raise DataError(f"cannot read the ledger {path}: {error.strerror}") from None
+        raise DataError(f"cannot read the disclosure log {path}: {error.strerror}") from None
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    """The file, locked, for its owner only; what is written goes to its end."""
+    """The file, locked and readable by its owner only; writes go to its end."""
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
     with os.fdopen(descriptor, "r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""The story of a run between real silos, told by the server, which has no data of its own."""
+"""One run between real silos, from the server's side; the server has no data of its own."""
 
 import json
 import re
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from feddep.algorithms import find_method
-from feddep.deployment.operations.config import silo_name
 from feddep.deployment.protocol.agreement import LARGEST_NORM, Agreement, check_federated
+from feddep.deployment.protocol.names import silo_name
 from feddep.deployment.protocol.remote_runtime import RemoteRuntime, meet, one_line, refusal
 from feddep.deployment.protocol.wait_policy import WaitPolicy
 from feddep.errors import InputError
@@ -25,17 +25,17 @@ from feddep.runtime.envelope import Channel, Envelope
 from feddep.scenario.spec import RunSpec
 
 RUN_NAME = "federation.json"
-"""The file with the name by which the silos know a run, and who they are."""
+"""The file with the name under which the silos know a run, and with the silos themselves."""
 
 _STATEMENT = (
-    "What the silos say they promise about one of their own edges; the one that promises least "
-    "counts. What each mechanism did and what left a silo stand in that silo's ledger."
+    "The guarantee for one edge, as each silo states it for its own; the weakest one counts. Each "
+    "silo's disclosure log holds what left it."
 )
 _VERDICTS = ("holds", "none")
 _MOST_NODES = 2**40  # a silo may say anything
 
 Introductions = Mapping[int, Mapping[str, Any]]
-"""What the silos said about themselves, by address."""
+"""How each silo introduced itself, by address."""
 
 Promise = dict[str, Any]
 """ε, δ and the verdict on them."""
@@ -61,28 +61,29 @@ def federate(
     largest_norm: float = LARGEST_NORM,
     known: State | None = None,
 ) -> Record:
-    """Runs the spec over the silos that the channel reaches, and stores it; goes on if it was begun.
+    """Runs a spec over the silos that the channel reaches and stores the run; resumes a begun one.
 
-    The server's memory is on the disk after every round. Silos keep theirs themselves.
+    The server's state is on the disk after every round. Silos keep their own.
 
     Args:
-        channel: carries envelopes to silos.
+        channel: carries envelopes to the silos.
         spec: what to run; ``partition.clients`` is the number of silos.
         folder: where the run is stored.
-        wait_policy: how long to wait for whom.
-        largest_norm: of a change of the classifier, and of each row of anything else; a reply
-            beyond is left out.
-        known: what the server knows at the beginning: the edges between silos, for the methods
-            whose third party knows them.
+        wait_policy: how long to wait for which silos.
+        largest_norm: the largest norm of a change of the classifier, and of each row of any other
+            array; a reply beyond it is left out.
+        known: the server's initial state: the edges between silos, for the methods with a third
+            party that knows them.
 
     Raises:
+        InputError: the method, the connected silos or their data do not fit the spec.
         InterruptedRunError: too few silos answer; the run can be resumed.
     """
     method = find_method(spec.method)
     check_federated(method)
     if method.sees_cross_edges and not known:
         raise InputError(
-            f"{method.name} needs a third party that knows the edges between silos; give them "
+            f"{method.name} needs the edges between silos, which a third party knows; pass them "
             "with --crossings"
         )
     wait_policy = wait_policy or WaitPolicy()
@@ -91,7 +92,7 @@ def federate(
     if len(met) > spec.partition.clients:
         names = ", ".join(sorted(_name(own) for own in met.values()))
         raise InputError(
-            f"{len(met)} silos are connected ({names}), the spec is for "
+            f"{len(met)} silos are connected ({names}), but the spec is for "
             f"{spec.partition.clients}; set partition.clients, or stop the others"
         )
     _check_versions(met)
@@ -127,10 +128,10 @@ def federate(
 
 
 def in_order(met: Introductions) -> list[int]:
-    """The silos' addresses as clients 0, 1, …: by the numbers of their data, else by name.
+    """The silos' addresses in the order of clients 0, 1, …: by their data's numbers, else by name.
 
     Raises:
-        InputError: a silo has no name or that of another, or not all have a number or none.
+        InputError: a silo has no name, two have the same, or only some have a number.
     """
     _addresses(met)
     numbers = [own.get("client") for own in met.values()]
@@ -138,14 +139,14 @@ def in_order(met: Introductions) -> list[int]:
         return sorted(met, key=lambda address: str(met[address]["name"]))
     if sorted(numbers, key=str) != sorted(range(len(met)), key=str):
         raise InputError(
-            f"the silos' data are numbered {one_line(', '.join(map(str, numbers)))}; expected 0 to "
-            f"{len(met) - 1}, each once"
+            f"expected the silos' data to be numbered 0 to {len(met) - 1}, each once (got "
+            f"{one_line(', '.join(map(str, numbers)))})"
         )
     return sorted(met, key=lambda address: int(met[address]["client"]))
 
 
 def _addresses(met: Introductions) -> dict[str, int]:
-    """Where each silo is, by its name."""
+    """Each silo's address, by its name."""
     names = [_name(own) for own in met.values()]
     if len(set(names)) < len(names):
         raise InputError(f"every silo needs a name of its own (got {', '.join(sorted(names))})")
@@ -153,13 +154,13 @@ def _addresses(met: Introductions) -> dict[str, int]:
 
 
 def _name(own: Mapping[str, Any]) -> str:
-    """How a silo calls itself; it may say anything."""
+    """The name in a silo's introduction, which is not trusted."""
     if "refused" in own:
         raise InputError(f"a silo cannot take part: {refusal(Envelope(own))}")
     try:
         return silo_name(own["name"])
     except (LookupError, TypeError, ValueError) as error:
-        raise InputError(f"a silo introduces itself wrongly ({one_line(repr(error))})") from None
+        raise InputError(f"a silo's introduction is invalid ({one_line(repr(error))})") from None
 
 
 def _check_versions(met: Introductions) -> None:
@@ -177,28 +178,28 @@ def _member(address: int, own: Mapping[str, Any]) -> Member:
     try:
         sizes = {name: int(own[name]) for name in ("features", "classes", "nodes")}
         if not all(0 <= size <= _MOST_NODES for size in sizes.values()):
-            raise ValueError("a size that is none")
+            raise ValueError(f"sizes out of range: {sizes}")
     except (LookupError, TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"a silo introduces itself wrongly ({one_line(repr(error))})") from None
+        raise InputError(f"a silo's introduction is invalid ({one_line(repr(error))})") from None
     return Member(_name(own), address, **sizes)
 
 
 def _first_met(met: Introductions) -> list[Member]:
-    """The silos of a run that begins, in the clients' order."""
+    """The silos of a new run, in the clients' order."""
     return [_member(address, met[address]) for address in in_order(met)]
 
 
 def _met_again(members: Sequence[Member], met: Introductions) -> list[Member]:
-    """The silos of a run that goes on; each keeps its number, whether it is there or not.
+    """The silos of a resumed run. Each keeps its number, whether it is connected or not.
 
-    One that is not will be written to where it was: Flower knows a silo again by its key.
+    Envelopes for an absent one go to its earlier address: Flower recognises a silo by its key.
     """
     here = _addresses(met)
     strangers = here.keys() - {member.name for member in members}
     if strangers:
         raise InputError(
-            f"{', '.join(sorted(strangers))} took no part when this run began; it goes on with "
-            f"{', '.join(member.name for member in members)}"
+            f"{', '.join(sorted(strangers))} did not take part when this run began; resume it with "
+            f"{', '.join(member.name for member in members)} only"
         )
     return [
         _member(here[own.name], met[here[own.name]]) if own.name in here else own for own in members
@@ -206,7 +207,7 @@ def _met_again(members: Sequence[Member], met: Introductions) -> list[Member]:
 
 
 def _agreement(run: str, spec: RunSpec, members: Sequence[Member]) -> Agreement:
-    """What can be agreed on: all silos must have the same feature columns."""
+    """The agreement that fits all silos; they must have the same feature columns."""
     if len({member.features for member in members}) > 1:
         counts = ", ".join(f"{member.name} has {member.features}" for member in members)
         raise InputError(f"all silos need the same feature columns: {counts}")
@@ -216,7 +217,7 @@ def _agreement(run: str, spec: RunSpec, members: Sequence[Member]) -> Agreement:
 
 
 def _promise(answer: Mapping[str, Any]) -> Promise:
-    """What a silo says that it promises; it may say anything."""
+    """The guarantee that a silo states, which is not trusted."""
     try:
         found = {name: answer["sound"][name] for name in ("epsilon", "delta", "verdict")}
         epsilon, delta, verdict = found.values()
@@ -228,18 +229,18 @@ def _promise(answer: Mapping[str, Any]) -> Promise:
             raise ValueError(f"the verdict is {verdict}")
     except (LookupError, TypeError, ValueError) as error:
         raise InputError(
-            f"a silo says wrongly what it promises ({one_line(repr(error))})"
+            f"a silo states an invalid privacy guarantee ({one_line(repr(error))})"
         ) from None
     return found
 
 
 def _is_within(value: object, largest: float) -> bool:
-    """Whether this is a number from 0 to the largest."""
+    """Whether the value is a number from 0 to the largest."""
     return isinstance(value, int | float) and type(value) is not bool and 0 <= value <= largest
 
 
 def _run_name(folder: Path, spec: RunSpec) -> str:
-    """The run's name: one for each run, the same when it goes on."""
+    """The run's name: unique, and the same when the run is resumed."""
     file = folder / RUN_NAME
     if not file.exists():
         method = re.sub("[^A-Za-z0-9]+", "-", spec.method.partition(":")[2] or spec.method)
@@ -251,13 +252,13 @@ def _run_name(folder: Path, spec: RunSpec) -> str:
 def _remember(
     folder: Path, run: str, members: Sequence[Member], promised: Sequence[Promise]
 ) -> None:
-    """Writes down who takes part, in the clients' order, and what each promises."""
+    """Stores who takes part, in the clients' order, and each silo's guarantee."""
     silos = [{**asdict(own), "sound": sound} for own, sound in zip(members, promised, strict=True)]
     write_atomically(folder / RUN_NAME, json.dumps({"run": run, "silos": silos}, indent=1) + "\n")
 
 
 def _earlier(folder: Path) -> list[tuple[Member, Promise]]:
-    """What was written down when the run began; nothing if it did not."""
+    """What :func:`_remember` stored when the run began; empty for a new run."""
     file = folder / RUN_NAME
     silos = json.loads(file.read_text()).get("silos", []) if file.exists() else []
     promised = [own.pop("sound") for own in silos]
@@ -300,7 +301,7 @@ def _record(
 
 
 def _privacy(spec: RunSpec, sound: list[Promise]) -> dict[str, Any]:
-    """What the silos say that they promise; the worst of it counts."""
+    """The silos' guarantees; the weakest one counts for the run."""
     unbounded = [own for own in sound if own["epsilon"] is None]
     worst = unbounded[0] if unbounded else max(sound, key=lambda own: float(own["epsilon"]))
     return {

@@ -1,7 +1,7 @@
 """The server's side of a federation over a network: it brings the silos together for each step.
 
 Every exchange has a *place* in the run, and a silo remembers the last place that it answered at.
-So a envelope can be sent twice, a silo that was away is told what it missed, and a server that was
+So an envelope can be sent twice, a silo that was away is told what it missed, and a server that was
 killed begins its round again: whoever answered already gives the same answer.
 """
 
@@ -314,7 +314,7 @@ def one_line(text: object, most: int = _MOST_CHARACTERS) -> str:
     """What somebody else said, fit for one line of a log, a record or a terminal."""
     if not isinstance(text, str):
         return f"(no text but {type(text).__name__})"
-    line = "".join(envelope if envelope.isprintable() else " " for envelope in text[:most])
+    line = "".join(sign if sign.isprintable() else " " for sign in text[:most])
     return line if len(text) <= most else line + "…"
 
 

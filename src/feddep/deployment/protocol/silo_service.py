@@ -1,8 +1,8 @@
 """The silo's side of a federation over a network: it answers envelopes from its own data.
 
-A envelope may come twice, or after the silo was killed and started again. So an answer is kept with
-the place in the run that it belongs to, and the same envelope gets the same answer. A silo that
-finds itself elsewhere in the run than the server says so, and is told what it missed.
+An envelope may arrive twice, or after the silo was killed and restarted. So the silo stores each
+answer under its place in the run, and the same envelope gets the same answer. A silo that is at
+another place than the server says so; the server then sends it what it missed, to be replayed.
 """
 
 import hashlib
@@ -37,22 +37,23 @@ from feddep.runtime.envelope import Envelope
 from feddep.scenario.spec import RunSpec
 
 log = logging.getLogger("feddep")
-_WORDS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_ -]{0,63}")  # some become names of files
+_WORDS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_ -]{0,63}")  # some become file names
 
 
 @dataclass(frozen=True, eq=False)
 class SiloService:
-    """One silo at work.
+    """Answers for one silo.
 
     Attributes:
-        name: the silo's.
-        graph: loads its data.
-        client: its number, where the data have one; else the server numbers silos by name.
-        consent: what its owner allows; None, in simulations, allows everything.
-        disclosures: where everything that leaves is written down first.
-        secret: root of its own random draws. None takes the run's seed, which the server knows
-            too: then nothing that is drawn at random protects against the server.
-        results: folder for what the silo gets out of runs.
+        name: the silo's name.
+        graph: loads the silo's graph.
+        client: the silo's client number, if its data have one; otherwise the server numbers the
+            silos by name.
+        consent: what the owner allows; None, in simulations, allows everything.
+        disclosures: the log in which everything is written before it leaves.
+        secret: the root of the silo's random draws. None takes the run's seed, which the server
+            knows too: random noise then protects nothing against the server.
+        results: the folder for what the silo gets out of its runs.
     """
 
     name: str
@@ -64,11 +65,11 @@ class SiloService:
     results: Path | None = None
 
     def answer(self, envelope: Envelope, pieces: Callable[[str], Pieces]) -> Envelope:
-        """Answers any envelope; what cannot be done is refused with its reason.
+        """Answers any envelope; a request that cannot be met is refused with the reason.
 
         Args:
-            envelope: from the server.
-            pieces: where the silo remembers a run of that name.
+            envelope: what the server sent.
+            pieces: gives the storage for the run of a name.
         """
         kinds = {"agree": self._agree, "request": self._request, "close": self._close}
         try:
@@ -76,7 +77,7 @@ class SiloService:
             if kind == "hello":
                 return self._hello()
             if not isinstance(kind, str) or kind not in kinds:
-                raise InputError(f"expected a envelope about {', '.join(kinds)} (got {kind!r})")
+                raise InputError(f"expected an envelope of kind {', '.join(kinds)} (got {kind!r})")
             return kinds[kind](envelope, RunMemory(pieces(_text(envelope.header, "run"))))
         except FeddepError as error:
             log.warning("%s refuses: %s", self.name, error)
@@ -109,22 +110,22 @@ class SiloService:
         return Envelope({"sound": known["sound"]})
 
     def _agreed(self, envelope: Envelope, memory: RunMemory) -> dict[str, Any]:
-        """What the silo is to know about a run, if it may and can take part; it is noted."""
+        """What the silo remembers of a run that it agrees to. The agreement is logged."""
         agreement, graph = self._looked_up(envelope.header), self.graph()
         if graph.feature_count != agreement.features or graph.classes > agreement.classes:
             raise InputError(
                 f"{self.name} has {graph.feature_count} feature columns and {graph.classes} "
-                f"classes, the run {agreement.features} and {agreement.classes}"
+                f"classes, but the run has {agreement.features} and {agreement.classes}"
             )
         agreement.check_nodes(graph.nodes)
         sound = planned_price(agreement.spec, agreement.method, agreement.learning, graph)
         if self.consent is not None and self.secret is None:
-            sound = NOTHING  # the server can repeat whatever is drawn at random
+            sound = NOTHING  # the server can reproduce the silo's random draws
         self._check_consent(agreement, sound)
         client = _number(envelope.header, "client")
         known = {**agreement.to_plain(), "client": client, "sound": plain(sound)}
         self._check_same(known, memory)
-        if self.disclosures is not None:  # what has left counts, whatever became of the memory
+        if self.disclosures is not None:  # what has left counts, even if the memory was lost
             known["sent"] = left_in(self.disclosures.path, agreement.run)
             self.disclosures.agree(
                 run=agreement.run, agreement=digest_of(known), epsilon=sound.epsilon
@@ -132,7 +133,7 @@ class SiloService:
         return known
 
     def _looked_up(self, values: Mapping[str, Any]) -> Agreement:
-        """An agreement whose method the owner allows: finding a method may import it."""
+        """Reads an agreement, after checking its method: looking a method up may import code."""
         if self.consent is not None:
             asked = RunSpec.from_toml(str(values.get("spec")))
             self.consent.check_method(asked.method)
@@ -144,7 +145,7 @@ class SiloService:
             self.consent.check_run(agreement.spec, agreement.method, sound, nodes=nodes)
 
     def _check_same(self, known: Mapping[str, Any], memory: RunMemory) -> None:
-        """One name, one run: what was promised for a run does not cover another."""
+        """Refuses a second agreement under a run's name: its ε was promised for the first."""
         before = (
             set() if self.disclosures is None else agreements(self.disclosures.path, known["run"])
         )
@@ -152,8 +153,8 @@ class SiloService:
             before.add(digest_of(memory.agreement))
         if before - {digest_of(known)}:
             raise InputError(
-                f"{self.name} has agreed to something else under the name {known['run']}; "
-                "another run needs another name"
+                f"{self.name} has already agreed to a different run named {known['run']}; give "
+                "this run another name"
             )
 
     def _request(self, envelope: Envelope, memory: RunMemory) -> Envelope:
@@ -167,7 +168,7 @@ class SiloService:
         last, state, sent = memory.recall()
         earlier = memory.answer_at(place)
         if earlier is None or earlier.asked != asked:
-            if earlier is not None:  # other words at the same place: one more answer
+            if earlier is not None:  # a different request at the same place: answered anew
                 state = earlier.before
             elif last != header.get("previous"):
                 return Envelope({"sync": last})
@@ -181,14 +182,14 @@ class SiloService:
         return self._hand_over(earlier.reply, request, known)
 
     def _handle(self, agreement: Agreement, request: Request, state: State) -> tuple[Reply, State]:
-        node = _opened(self, agreement, request.client)
-        inspect_request(request, replace(agreement.expected, nodes=node.silo.graph.nodes))
-        return node.handle(request, state)
+        client = _opened(self, agreement, request.client)
+        inspect_request(request, replace(agreement.expected, nodes=client.silo.graph.nodes))
+        return client.handle(request, state)
 
     def _released(
         self, spec: RunSpec, phase: str, reply: Reply, sent: Mapping[str, int]
     ) -> dict[str, int]:
-        """What will have left with this reply, if the owner and the promised ε let it."""
+        """How often each name will have left after this reply, if consent and ε allow it."""
         if self.consent is not None:
             self.consent.check_reply(phase, reply, sent)
         names = counted(phase, reply.arrays, reply.metrics)
@@ -197,12 +198,12 @@ class SiloService:
         if spec.privacy.edges_capped and after.get("classifier", 0) > rounds:
             raise InputError(
                 f"{self.name} promised its ε for {rounds} trained classifiers, and all of them "
-                "have left; another one would cost more"
+                "have left; one more would exceed it"
             )
         return after
 
     def _hand_over(self, reply: Reply, request: Request, known: Mapping[str, Any]) -> Envelope:
-        """Writes down what is about to leave, then lets it."""
+        """Logs what is about to leave, then lets it go."""
         if self.disclosures is not None:
             self.disclosures.append(
                 run=known["run"],
@@ -215,7 +216,7 @@ class SiloService:
         return Envelope({"client": reply.client, "metrics": dict(reply.metrics)}, reply.arrays)
 
     def _close(self, envelope: Envelope, memory: RunMemory) -> Envelope:
-        """Keeps what the silo gets out of the run, and forgets the rest."""
+        """Stores the silo's results of the run, and deletes what it remembered of it."""
         known = memory.agreement
         if known is not None:
             _check_result(envelope, self._looked_up(known), known["client"])
@@ -240,7 +241,7 @@ class SiloService:
 
 @lru_cache(maxsize=4)
 def _opened(service: SiloService, agreement: Agreement, client: int) -> Client:
-    """A node ready to answer. A process that answers several envelopes opens its data once."""
+    """A client ready to answer. Cached, so that a process opens its data only once."""
     torch.set_num_threads(1)
     method = agreement.method
     secret = None if service.secret is None else Secret(service.secret, agreement.run)
@@ -258,15 +259,15 @@ def _request_of(envelope: Envelope, known: Mapping[str, Any]) -> Request:
 
 
 def _check_result(envelope: Envelope, agreement: Agreement, client: int) -> None:
-    """What the server gives away at the end is looked at like all that it sends."""
+    """Inspects the final result like everything else that the server sends."""
     last = agreement.method.phases[-1].name
     inspect_request(Request(client, last, "close", 0, envelope.arrays), agreement.expected)
 
 
 def _fingerprint(envelope: Envelope) -> str:
-    """The same for the same envelope.
+    """A hash of an envelope.
 
-    The same question aloud and in silence is two: only what is answered aloud counts as sent.
+    A request and its silent replay differ, since only the first one's answer counts as sent.
     """
     text = json.dumps(dict(envelope.header), sort_keys=True)
     return hashlib.sha256(text.encode() + pack({}, envelope.arrays)).hexdigest()
@@ -275,12 +276,12 @@ def _fingerprint(envelope: Envelope) -> str:
 def _text(header: Mapping[str, Any], key: str) -> str:
     value = header.get(key)
     if not isinstance(value, str) or not _WORDS.fullmatch(value):
-        raise InputError(f"a envelope needs a {key} (got {value!r})")
+        raise InputError(f"an envelope needs a valid {key} (got {value!r})")
     return value
 
 
 def _number(header: Mapping[str, Any], key: str) -> int:
     value = header.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InputError(f"a envelope needs a {key}, 0 or more (got {value!r})")
+        raise InputError(f"an envelope needs a {key}, a whole number from 0 (got {value!r})")
     return value

@@ -1,24 +1,24 @@
-"""A silo of a simulation: a node of Flower's with a number, whose data stand in a folder."""
+"""A simulated silo: a numbered Flower node, whose data lie in a folder of shards."""
 
 from collections.abc import Iterator, MutableMapping
 from functools import lru_cache, partial
 from pathlib import Path
 
-from feddep.deployment.operations.client_app import reply_to
 from feddep.deployment.protocol.memory import Carried
 from feddep.deployment.protocol.silo_service import SiloService
 from feddep.graph.folder import read_graph
 from feddep.graph.shard import client_folder
 from feddep.runtime.flower import ClientApp, ConfigRecord, Context, Message, RecordDict
+from feddep.runtime.flower.codec import reply_to
 
 
 def simulated_app(shards: Path) -> ClientApp:
-    """The program of every simulated silo.
+    """The Flower app of every simulated silo.
 
-    It takes the folder's path along to whichever process, on whichever machine, runs it.
+    It carries the folder's path to the process, on whichever machine, that runs it.
 
     Args:
-        shards: the simulation's, written by :func:`~feddep.graph.shard.write_shards`.
+        shards: the folder that :func:`~feddep.graph.shard.write_shards` wrote for the simulation.
     """
     app = ClientApp()
     app.query()(partial(answer, shards))
@@ -26,7 +26,7 @@ def simulated_app(shards: Path) -> ClientApp:
 
 
 def answer(shards: Path, message: Message, context: Context) -> Message:
-    """Answers one envelope in the name of the node's silo."""
+    """Answers one envelope for the silo of this node."""
     service = _service(shards, int(context.node_config["partition-id"]))
     memory = partial(_memory, context.state)
     return reply_to(message, lambda envelope: service.answer(envelope, memory))
@@ -34,7 +34,7 @@ def answer(shards: Path, message: Message, context: Context) -> Message:
 
 @lru_cache(maxsize=8)
 def _service(shards: Path, number: int) -> SiloService:
-    """A simulated silo; a process of the simulation works for several, again and again."""
+    """A simulated silo. Cached: a process of the simulation works for several in turn."""
     graph = lru_cache(maxsize=1)(partial(read_graph, shards / client_folder(number)))
     return SiloService(f"client-{number:03d}", graph, client=number)
 
@@ -44,7 +44,7 @@ def _memory(state: RecordDict, run: str) -> Carried:
 
 
 class _Pieces(MutableMapping[str, bytes]):
-    """Pieces of memory in the state that Flower carries for a simulated node."""
+    """A run's stored pieces, in the state that Flower carries for a simulated node."""
 
     def __init__(self, state: RecordDict, run: str) -> None:
         self._state, self._run = state, run

@@ -1,4 +1,4 @@
-"""``feddep run`` on Flower's simulation: every client is a node of Flower's."""
+"""``feddep run --runtime flower-sim``: every client is a node of Flower's simulation."""
 
 import os
 import tempfile
@@ -32,18 +32,18 @@ CLUSTER = "RAY_ADDRESS"
 
 
 def check_can_run(method: str) -> None:
-    """Refuses what is no federation, before anything is claimed or loaded."""
+    """Refuses a method that does not run between silos, before anything is claimed or loaded."""
     check_federated(find_method(method))
 
 
 def run_simulated(
     spec: RunSpec, shards: Shards, *, workers: int | None = None, **options: Any
 ) -> Result:
-    """:func:`~feddep.runs.pipeline.run` with Flower's nodes for clients.
+    """:func:`~feddep.runs.pipeline.run` with Flower nodes as clients.
 
-    With the environment variable ``RAY_ADDRESS`` a Ray that runs already is used, over several
-    machines if it has them. The clients' data stand in a temporary folder (``TMPDIR``), which all
-    these machines must see.
+    If the environment variable ``RAY_ADDRESS`` is set, the simulation joins that Ray cluster. The
+    clients' data are written to a temporary folder (``TMPDIR``), which all of its machines must
+    see.
     """
     with tempfile.TemporaryDirectory(prefix="feddep-") as folder:
         data = Path(folder) / "shards"
@@ -51,7 +51,7 @@ def run_simulated(
         results: list[Result] = []
 
         def main(grid: Grid) -> None:
-            start = partial(convened, spec, FlowerChannel(grid), Path(folder) / "requests")
+            start = partial(connected, spec, FlowerChannel(grid), Path(folder) / "requests")
             results.append(run(spec, shards, start=start, **options))
 
         address = os.environ.get(CLUSTER)
@@ -60,7 +60,7 @@ def run_simulated(
 
 
 @contextmanager
-def convened(
+def connected(
     spec: RunSpec,
     channel: Channel,
     requests: Path,
@@ -68,14 +68,12 @@ def convened(
     method: Method,
     learning: LearningSpec,
 ) -> Iterator[RemoteRuntime]:
-    """A federation over simulated silos; scores on the whole graph are measured here."""
+    """A runtime over simulated silos; scores on the whole graph are computed in this process."""
     wait_policy = WaitPolicy()
     silos = in_order(meet(channel, shards.clients, wait_policy))
     nodes = shards.graph.nodes
     agreement = Agreement("simulation", spec, learning.features, learning.classes, nodes)
-    host = ClientPool(method, learning, torch.device("cpu"), {}, lambda: shards.graph)
-    remote_runtime = RemoteRuntime(
-        channel, agreement, silos, requests, wait_policy, measure=host.score
-    )
-    remote_runtime.agree(range(len(silos)))
-    yield remote_runtime
+    pool = ClientPool(method, learning, torch.device("cpu"), {}, lambda: shards.graph)
+    runtime = RemoteRuntime(channel, agreement, silos, requests, wait_policy, measure=pool.score)
+    runtime.agree(range(len(silos)))
+    yield runtime

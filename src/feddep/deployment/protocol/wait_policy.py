@@ -1,4 +1,4 @@
-"""How long a server waits; a module of its own, as whoever starts a run must not load torch."""
+"""How long a server waits. A module of its own: whoever starts a run must not load torch."""
 
 from dataclasses import dataclass
 
@@ -7,18 +7,18 @@ from feddep.errors import InputError
 
 @dataclass(frozen=True, kw_only=True)
 class WaitPolicy:
-    """How long the server waits for whom.
+    """How long the server waits for which silos.
 
-    Whoever answers counts for the quorum, even if the reply is then left out because it does not
-    pass inspection: one silo that sends poison must not stop the others. A silo that is silent or
-    refuses does not count. One that is in trouble (the remote_runtime's ``FAILED``) is asked again until
-    the time is up; any other refusal stands.
+    A silo that answers counts for the quorum even if inspection then refuses its reply: one
+    hostile silo must not stop the others. A silo that is silent or refuses does not count. A
+    refusal that begins with :data:`~feddep.deployment.protocol.remote_runtime.FAILED` is a passing
+    failure, and the silo is asked again until the time is up; any other refusal is final.
 
     Attributes:
-        quorum: share of the silos that must answer in every step; one good reply there must be.
-        grace: seconds after which a step with a quorum goes on without the rest.
-        wait: seconds that a step without a quorum waits before the run ends, to be resumed.
-        resend: seconds after which a envelope without an answer is sent again.
+        quorum: share of the silos that must answer in every step; at least one reply must pass.
+        grace: seconds after which a step that has a quorum continues without the rest.
+        wait: seconds after which a step without a quorum ends the run, which can be resumed.
+        resend: seconds after which an unanswered envelope is sent again.
     """
 
     quorum: float = 1.0
@@ -34,5 +34,5 @@ class WaitPolicy:
                 raise InputError(f"{name}: expected seconds above 0 (got {getattr(self, name):g})")
 
     def suffices(self, present: int, silos: int) -> bool:
-        """Whether so many of the silos are a quorum."""
+        """Whether ``present`` of the silos are a quorum."""
         return present >= max(1.0, self.quorum * silos)

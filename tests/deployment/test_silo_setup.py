@@ -1,4 +1,4 @@
-"""A silo from its file: its secret, its data and where it keeps what it must not forget."""
+"""A silo from its configuration: secret, data, disclosure log and stored runs."""
 
 import stat
 
@@ -7,7 +7,13 @@ import pytest
 from correspondence import Correspondent
 
 from feddep.deployment.operations.kit import init
-from feddep.deployment.operations.silo import open_service, own_graph, own_secret
+from feddep.deployment.operations.silo_setup import (
+    open_service,
+    own_disclosures,
+    own_graph,
+    own_secret,
+)
+from feddep.deployment.protocol.disclosure_log import DisclosureLog, agreements, verify
 from feddep.deployment.protocol.memory import Files
 from feddep.errors import DataError, InputError
 from feddep.graph.folder import write_graph
@@ -37,7 +43,7 @@ class TestSecret:
     @pytest.mark.parametrize("text", [b"", b"0x12", b"-3", b"12 34", "٣".encode(), b"\xff"])
     def test_a_damaged_one_is_named_and_not_replaced(self, tmp_path, text):
         (tmp_path / "secret").write_bytes(text)
-        with pytest.raises(DataError, match="secret holds no secret number"):
+        with pytest.raises(DataError, match="secret: expected a whole number"):
             own_secret(tmp_path)
         assert (tmp_path / "secret").read_bytes() == text
 
@@ -60,7 +66,43 @@ class TestData:
             own_graph(tmp_path / "nowhere", 0)
 
 
-class TestStation:
+class TestDisclosures:
+    def test_a_new_silo_writes_disclosures_jsonl(self, config):
+        state = config.parent / "state"
+        service, _ = open_service(config)
+        service.disclosures.refuse(run="r", reason="no")
+        assert verify(state / "disclosures.jsonl").lines == 1
+        assert not (state / "ledger.jsonl").exists()
+
+    def test_an_earlier_silo_s_log_is_continued_in_its_file(self, config):
+        """One chain: heads that were noted stay valid, and earlier agreements still bind."""
+        state = config.parent / "state"
+        earlier = DisclosureLog(state / "ledger.jsonl")
+        earlier.agree(run="r", agreement="abc", epsilon=1.0)
+        noted = earlier.head()
+        service, _ = open_service(config)
+        service.disclosures.refuse(run="s", reason="no")
+        assert verify(state / "ledger.jsonl", noted).lines == 2
+        assert agreements(service.disclosures.path, "r") == {"abc"}
+        assert not (state / "disclosures.jsonl").exists()
+
+    def test_a_crash_while_it_was_written_is_recovered_from(self, tmp_path):
+        earlier = DisclosureLog(tmp_path / "ledger.jsonl")
+        earlier.refuse(run="r", reason="no")
+        with earlier.path.open("ab") as file:
+            file.write(b'{"torn')
+        own_disclosures(tmp_path).refuse(run="s", reason="no")
+        assert verify(earlier.path).lines == 3  # with the line that says what was torn
+        assert (tmp_path / "ledger.jsonl.torn").read_bytes() == b'{"torn\n'
+
+    def test_two_logs_are_refused(self, tmp_path):
+        for name in ("ledger.jsonl", "disclosures.jsonl"):
+            DisclosureLog(tmp_path / name).refuse(run="r", reason="no")
+        with pytest.raises(DataError, match=r"two disclosure logs, disclosures\.jsonl and ledger"):
+            own_disclosures(tmp_path)
+
+
+class TestService:
     def test_it_is_what_the_file_says(self, config, small_shards):
         service, pieces = open_service(config)
         assert service.name == "a"
