@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from agreement import absolute, agreeing, forward_terms
 from feddep.algorithms.fedsage import METHOD
 from feddep.federation.run_phases import Progress, run_phases
 from feddep.graph.graph import Graph
@@ -37,7 +38,9 @@ def reached(graph, own, hops):
 def changed(classifier, silo, mended):
     """The own nodes whose prediction is another one on the mended graph."""
     before, after = scores(classifier, silo), scores(classifier, mended)[: silo.graph.nodes]
-    return np.abs(before - after).max(axis=1) > 1e-5
+    scale = scores(absolute(classifier), silo).max()
+    terms = forward_terms(classifier, int(mended.graph.degrees.max()))
+    return ~agreeing(before, after, terms=terms, scale=scale).all(axis=1)
 
 
 def path(layers, form, nodes=9):

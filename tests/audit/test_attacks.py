@@ -8,6 +8,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch.nn.functional import cross_entropy
 
+from agreement import absolute, assert_agree, forward_terms
 from feddep.algorithms import find_method
 from feddep.audit.attacks import (
     ATTACKS,
@@ -79,7 +80,10 @@ def test_sums_of_dense_features_are_subtracted_too():
     spec = LearningSpec(features=4, classes=2)
     pairs = Pairs(np.zeros(2, np.int64), np.array([[0, 4], [2, 5]]), np.zeros(2, np.int64))
     scores = SumsAttack().scores(Knowledge(told(SUMS, [true], spec), [known], spec), pairs)
-    assert scores == pytest.approx([1, -1], abs=1e-5)
+    # The score is 2⟨e, x⟩/|x|² - 1, and no sum of rows is larger than that of all.
+    sizes = np.abs(features)
+    largest = 2 * (sizes @ sizes.sum(axis=0) / (sizes**2).sum(axis=1)).max()
+    assert_agree(scores, [1, -1], terms=6 + 4, scale=1 + largest, precision=np.float32)
 
 
 def test_the_loss_attack_is_the_sum_of_gains_that_the_docstring_says():
@@ -111,7 +115,13 @@ def test_the_loss_attack_is_the_sum_of_gains_that_the_docstring_says():
         gain(sent, pair, [0, 3]) - gain(first, pair, [0, 3]),
         gain(sent, other, [7]) - gain(first, other, [7]),  # node 6 is not trained on
     ]
-    assert found == pytest.approx(expected, abs=1e-5)
+    # The losses of two ends with and without the edge, under two classifiers.
+    table = FeatureTable(graph.features, torch.device("cpu"))
+    sizes = [
+        predict(absolute(spec.classifier(weights)), graph, table).max() for weights in (first, sent)
+    ]
+    terms = forward_terms(spec.classifier(), degree=3) + 8
+    assert_agree(found, expected, terms=terms, scale=8 * 2 * max(sizes), precision=np.float32)
 
 
 def test_attackers_of_updates_do_better_than_chance_and_know_when_they_have_nothing(

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from agreement import assert_agree
 from feddep.audit.inversion import Inversion, invert, nearness, summary
 from feddep.audit.trial import Plan, run_trial
 from feddep.learning.local_gnn import local_embeddings
@@ -33,7 +34,10 @@ def test_embeddings_are_the_ones_behind_the_prototypes(small_shards, small_recip
     assert found.sizes.min() >= small_recipe.embedding.smallest
     for number, ratio in enumerate(found.ratios):
         inside = embeddings[released.cluster == number]
-        assert np.allclose(inside.mean(axis=0), released.centres[number], atol=1e-5)
+        scale = np.abs(inside).mean(axis=0)
+        assert_agree(
+            released.centres[number], inside.mean(axis=0), terms=len(inside) + 1, scale=scale
+        )
         assert ratio > 0
 
 

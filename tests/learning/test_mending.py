@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from agreement import assert_agree
 from feddep.graph.graph import Graph
 from feddep.learning import mending
 from feddep.learning.mending import (
@@ -148,14 +149,18 @@ class TestGeneratedNeighbours:
             found, memory = GeneratedNeighbours().mend(spec.classifier(), own, memory, round)
         return found, memory, whole
 
+    def assert_told(self, mended, whole):
+        """Coordinates in a basis of 1,500 columns, and back; in units of each row's length."""
+        lengths = np.linalg.norm(whole, axis=1, keepdims=True)
+        told = mended.missing_embeddings @ mended.basis
+        assert_agree(told, whole, terms=1500 + 64, scale=lengths)
+
     def test_wide_embeddings_are_told_in_a_short_basis(self, monkeypatch):
         found, memory, (whole,) = self.mended(monkeypatch, decay=0.0)
         assert found.missing_embeddings.shape == (30, 64)
         assert found.basis.shape == (64, 1500)
         assert whole.any()
-        np.testing.assert_allclose(
-            (found.missing_embeddings @ found.basis).numpy(), whole, atol=1e-5
-        )
+        self.assert_told(found, whole)
         assert memory["missing_embeddings"].shape == (30, 64)
 
     def test_rounds_between_use_the_same_and_the_next_refresh_another(self, monkeypatch):
@@ -165,9 +170,7 @@ class TestGeneratedNeighbours:
         assert torch.equal(between.missing_embeddings, first.missing_embeddings)
         assert len(whole) == 1
         later, _, whole = self.mended(monkeypatch, decay=0.0, rounds=(0, 10))
-        np.testing.assert_allclose(
-            (later.missing_embeddings @ later.basis).numpy(), whole[1], atol=1e-5
-        )
+        self.assert_told(later, whole[1])
 
     def test_weight_decay_needs_all_columns(self, monkeypatch):
         found, memory, (whole,) = self.mended(monkeypatch, decay=0.01)
@@ -182,6 +185,6 @@ class TestGeneratedNeighbours:
             inner.embedding += 1.0
             inner.bias += 2.0
         # The basis is orthonormal, so the coordinates of what was learnt are what was added.
-        torch.testing.assert_close(found.basis @ model.embedding, torch.ones(64, 8))
+        assert_agree(found.basis @ model.embedding, 1, terms=1500 + 64, scale=64)
         assert (model.bias == 2).all()
         assert Mended(found.silo).fitting(model).__enter__() is model

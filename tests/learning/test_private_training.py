@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from agreement import assert_agree
 from feddep.errors import InputError
 from feddep.federation.messages import Request, group, grouped
 from feddep.graph.graph import Part
@@ -102,7 +103,8 @@ def test_weights_shrink_by_the_penalty_as_they_do_elsewhere(silo):
     start = to_arrays(still.spec.classifier())
     _, found = trained(still, start)
     for name, array in start.items():
-        np.testing.assert_allclose(found[name], 0.95 * array, rtol=1e-6, atol=1e-20)
+        # The gradient of at most 1e-30 leaves a trace only where a weight is zero.
+        assert_agree(found[name], 0.95 * array, terms=3, scale=np.abs(array) + 1e-20, name=name)
 
 
 def test_scores_and_loss_are_computed_without_edges(silo):
@@ -116,7 +118,7 @@ def test_scores_and_loss_are_computed_without_edges(silo):
 
 def test_a_mender_or_a_trainer_of_one_s_own_is_not_covered(silo):
     def own(model, silo, seeds, missing_embeddings=None):
-        return train(model, silo, seeds, embeddings)
+        return train(model, silo, seeds, missing_embeddings)
 
     assert Averaging().is_private(silo.spec)
     assert not Averaging(trainer=own).is_private(silo.spec)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from agreement import absolute, assert_agree, assert_weights_agree, forward_terms, training_terms
 from feddep.graph.graph import Graph
 from feddep.graph.sampling import NeighbourSampler
 from feddep.models.dropout import DropoutStream
@@ -23,6 +24,13 @@ def rows_of(rank, count=300, width=WIDE):
     return rows
 
 
+def assert_spans(basis, rows):
+    """What is made of coordinates are the rows again, each in units of its own length."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    terms = WIDE + len(basis)  # into the basis, and out of it
+    assert_agree((rows @ basis.T) @ basis, rows, terms=terms, scale=lengths)
+
+
 class TestBasis:
     @pytest.mark.parametrize(("rank", "size"), [(5, 64), (60, 64), (100, 256)])
     def test_it_is_orthonormal_and_spans_all_rows(self, rank, size):
@@ -30,8 +38,8 @@ class TestBasis:
         basis = basis_of(rows, 1)
         assert basis.shape == (size, WIDE)
         assert basis.dtype == np.float32
-        np.testing.assert_allclose(basis @ basis.T, np.eye(size), atol=1e-5)
-        np.testing.assert_allclose((rows @ basis.T) @ basis, rows, atol=1e-3)
+        assert_agree(basis @ basis.T, np.eye(size), terms=WIDE, scale=1)  # rows of norm 1
+        assert_spans(basis, rows)
 
     def test_there_is_none_for_narrow_rows_or_where_they_span_too_much(self):
         assert basis_of(rows_of(5, width=1023), 1) is None
@@ -39,7 +47,7 @@ class TestBasis:
 
     def test_fewer_rows_than_directions(self):
         rows = rows_of(5, count=4)
-        np.testing.assert_allclose((rows @ (basis := basis_of(rows, 1)).T) @ basis, rows, atol=1e-3)
+        assert_spans(basis_of(rows, 1), rows)
 
     def test_rows_of_zeros_need_one_column(self):
         assert basis_of(np.zeros((3, WIDE), np.float32), 1).shape == (1, WIDE)
@@ -84,7 +92,17 @@ class TestClassifierInABasis:
         model, table = self.model(last_only), FeatureTable(graph.features, torch.device("cpu"))
         wide = model.score_all(table, graph, embeddings)
         short = model.within(basis).score_all(table, graph, embeddings @ basis.T)
-        torch.testing.assert_close(short, wide, atol=1e-5, rtol=0)
+        sizes = embeddings.abs()
+        scale = (
+            absolute(model)
+            .within(basis.abs())
+            .score_all(
+                FeatureTable(abs(graph.features), torch.device("cpu")), graph, sizes @ basis.abs().T
+            )
+        )
+        degree = int(np.diff(graph.indptr).max())
+        terms = forward_terms(model, degree) + 2 * self.WIDTH  # into the basis and out of it
+        assert_agree(short, wide, terms=terms, scale=scale)
 
     @pytest.mark.parametrize("last_only", [False, True])
     def test_it_learns_what_it_would_have_learnt(self, graph, basis, embeddings, last_only):
@@ -105,6 +123,7 @@ class TestClassifierInABasis:
             for ego in sampler.batches(np.arange(self.NODES), 8, np.random.default_rng(4), 3):
                 step(ego)
         short.learn_from(inner, basis)
-        for name, learnt in wide.state_dict().items():
-            assert not torch.equal(learnt, start[name])
-            torch.testing.assert_close(short.state_dict()[name], learnt, atol=1e-4, rtol=0)
+        learnt = wide.state_dict()
+        assert not any(torch.equal(learnt[name], start[name]) for name in learnt)
+        terms = training_terms(wide, 3, batch=8, steps=3 * 5) + 2 * self.WIDTH
+        assert_weights_agree(short.state_dict(), learnt, terms=terms)

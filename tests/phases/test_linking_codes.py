@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from agreement import assert_agree
 from feddep.federation.messages import Request
 from feddep.federation.phase import Ask
 from feddep.graph.graph import Graph
@@ -78,7 +79,7 @@ class TestCodes:
     def test_clients_draw_their_own_noise(self):
         embeddings = np.zeros((3, 2), np.float32)
         one, other = (show(silo(3, c, noise=1.0), embeddings)[0].arrays["codes"] for c in (0, 1))
-        assert not np.isclose(one, other).any()
+        assert (np.abs(one - other) > 1e-3).all()  # far below the spread, far above rounding
 
     def test_embeddings_are_not_needed_any_more(self):
         _, state = show(silo(3), np.zeros((3, 2), np.float32))
@@ -107,7 +108,9 @@ class TestKeeping:
         mended = receive(silo(self.NODES, keep=0.2, centred=True), told)
         kept = plain.any(axis=1)
         assert not mended[~kept].any()
-        np.testing.assert_allclose(mended[kept], told[kept] - told[kept].mean(axis=0), atol=1e-5)
+        scale = np.abs(told[kept]) + np.abs(told[kept]).mean(axis=0)
+        expected = told[kept] - told[kept].mean(axis=0)
+        assert_agree(mended[kept], expected, terms=kept.sum() + 2, scale=scale)
 
     def test_the_message_itself_is_not_changed(self):
         told = np.ones((self.NODES, 3), np.float32)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from agreement import assert_agree
 from feddep.algorithms import find_method
 from feddep.federation.client import Client
 from feddep.federation.messages import group
@@ -105,7 +106,8 @@ class TestMessages:
             total = group(request.arrays, "gradients")
             assert total.keys() == set(HEAD)
             for name in HEAD:
-                np.testing.assert_allclose(total[name], one[name] + two[name], rtol=1e-6)
+                scale = np.abs(one[name]) + np.abs(two[name])
+                assert_agree(total[name], one[name] + two[name], terms=2, scale=scale)
 
     def test_nothing_of_the_encoder_leaves_the_silo(self, run):
         allowed = {f"neighgen/{name}" for name in (*HEAD, "inputs", "kept")}
@@ -188,7 +190,7 @@ def test_pulls_reach_the_generator(small_shards, small_recipe, run):
     """The same clients without each other train to other weights."""
     alone = Run([small_shards[0]], small_recipe)
     with_others, without = (group(found.after[1][0], "generator")["rows"] for found in (run, alone))
-    assert not np.allclose(with_others, without)
+    assert np.abs(with_others - without).max() > 1e-3 * np.abs(without).max()  # no rounding
 
 
 def test_a_client_alone_generates_from_its_own_graph(small_shards, small_recipe):
