@@ -10,13 +10,14 @@ What a notebook needs::
     result.accuracy, result.traffic, result.history
     result.model.predict(graph)
     result.save("runs/first")
+    feddep.open_run("runs/first")  # the same result, in another session
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from feddep.api import load, methods, partition, run
+    from feddep.api import load, methods, open_run, partition, run
     from feddep.errors import FeddepError, InputError
     from feddep.graph.graph import Graph, Part
     from feddep.graph.interchange import from_pyg, to_pyg
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from feddep.runs.result import Result
 
 _HOMES = {
-    "feddep.api": ("load", "methods", "partition", "run"),
+    "feddep.api": ("load", "methods", "open_run", "partition", "run"),
     "feddep.errors": ("FeddepError", "InputError"),
     "feddep.runs.result": ("Result",),
     "feddep.graph.graph": ("Graph", "Part"),
@@ -47,6 +48,7 @@ __all__ = [
     "from_pyg",
     "load",
     "methods",
+    "open_run",
     "partition",
     "read_shards",
     "read_tables",

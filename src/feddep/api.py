@@ -1,16 +1,16 @@
-"""The Python interface: load, partition, run. What a notebook user types."""
+"""The Python interface: load, partition, run, open_run. What a notebook user types."""
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from feddep.algorithms import METHODS, find_method
+from feddep.deployment.protocol.runtimes import runner_of
 from feddep.errors import InputError
 from feddep.graph.graph import Graph
 from feddep.graph.shard import Shards
-from feddep.runs import pipeline
-from feddep.runs.folder import RunFolder, as_stored
+from feddep.runs.execute import execute
+from feddep.runs.opening import open_run as open_folder
 from feddep.runs.result import Result
 from feddep.scenario import build
 from feddep.scenario.spec import RunSpec
@@ -67,6 +67,7 @@ def run(
     settings: Mapping[str, Any] | None = None,
     workers: int | None = None,
     device: str = "auto",
+    runtime: str = "in-process",
     out: str | Path | None = None,
     resume: bool = False,
 ) -> Result:
@@ -82,30 +83,33 @@ def run(
             comes from the preset (``{"preset": "paper"}``; default: ``tuned``).
         workers: processes; default: the number of cores. The result does not depend on it.
         device: ``auto``, ``cpu`` or ``cuda``.
+        runtime: ``in-process``, or ``flower-sim`` where every client is a node of Flower's.
         out: folder to store the run in.
-        resume: continue a run that was stopped in ``out``.
+        resume: continue a run that was stopped in ``out``; one that is finished is opened.
     """
     given = dict(settings or {}) | {"method": find_method(method).name}
     if rounds is not None:
         given["training.rounds"] = rounds
     if seed is not None:
         given["seed"] = seed
-    if isinstance(shards, Shards):
-        brought = build.settings_of(shards)
-        for key, value in brought.items():
-            if given.get(key, value) != value:
-                raise InputError(f"the shards have {key} = {value} (got {given[key]})")
-        given = {"seed": shards.seed} | given | brought
-        spec = build.resolve(RunSpec().with_settings(given), given)
-    elif isinstance(shards, Graph):
-        spec = build.resolve(RunSpec().with_settings(given | {"dataset": shards.name}), given)
-    else:
-        spec = build.resolve(RunSpec().with_settings(given | {"dataset": str(shards)}), given)
-    if out is not None and resume:
-        spec = as_stored(spec, Path(out), given)
-    claim = nullcontext() if out is None else RunFolder.claim(Path(out), spec, resume=resume)
-    with claim as folder:
-        if isinstance(shards, Graph):
-            shards = build.split_and_partition(shards, spec.partition, spec.split, seed=spec.seed)
-        ready = build.prepare(shards, spec) if isinstance(shards, Shards) else build.build(spec)
-        return pipeline.run(spec, ready, workers=workers, device=device, folder=folder)
+    data = shards if isinstance(shards, Shards | Graph) else None
+    if data is None:
+        given["dataset"] = str(shards)
+    return execute(
+        given,
+        data,
+        out=None if out is None else Path(out),
+        resume=resume,
+        workers=workers,
+        device=device,
+        runner=runner_of(runtime, given["method"]),
+    )
+
+
+def open_run(folder: str | Path) -> Result:
+    """The result of a finished run, from its folder: equal to what :func:`run` returned.
+
+    Args:
+        folder: what ``out`` was, or what ``feddep run`` says that it stored the run in.
+    """
+    return open_folder(Path(folder))

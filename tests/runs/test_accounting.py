@@ -206,16 +206,16 @@ def test_a_finished_run_is_priced_again_from_its_ledger(small_shards, tmp_path):
 
 
 def test_everything_but_predictions_uses_the_flipped_graph(small_shards, monkeypatch):
-    from feddep.learning import spec as specs
+    from feddep.learning import silo as silos
 
     seen = []
-    real = specs.perturbed
+    real = silos.perturbed
 
     def spying(graph, *args):
         seen.append(real(graph, *args))
         return seen[-1]
 
-    monkeypatch.setattr(specs, "perturbed", spying)
+    monkeypatch.setattr(silos, "perturbed", spying)
     run(small_shards, mechanism="randomised-response", epsilon=0.5)
     assert len(seen) == small_shards.clients
     assert all(g.edges > 3 * own.edges for g, own in zip(seen, small_shards, strict=True))

@@ -9,7 +9,8 @@ from safetensors.numpy import load_file
 
 from feddep.errors import DataError, InputError
 from feddep.privacy.events import OneShotSampling
-from feddep.runs.folder import RunFolder, default_folder, write_model
+from feddep.runs.folder import RunFolder, default_folder
+from feddep.runs.weight_files import write_model
 from feddep.scenario.spec import RunSpec
 
 SPEC = RunSpec()

@@ -88,14 +88,12 @@ def run(
 ) -> None:
     """Train with one method and store the record."""
     from feddep.reports.comparison import run_summary
-    from feddep.runs.folder import as_stored
+    from feddep.runs.folder import default_folder
 
     given = given_settings(**context.params)
-    spec = spec_of(given)
-    if out is not None and resume:
-        spec = as_stored(spec, out, given)
-    record, folder = carry_out(
-        spec, out, resume=resume, workers=workers, device=device, runtime=runtime
+    folder = out or default_folder(spec_of(given))
+    record = carry_out(
+        given, folder, resume=resume, workers=workers, device=device, runtime=runtime
     )
     if as_json:
         print_json(record)
@@ -134,9 +132,10 @@ def compare(
     from feddep.runs.files import write_atomically
 
     given = given_settings(**context.params)
-    specs = [spec_of(given | {"method": name.strip()}) for name in methods.split(",")]
+    each = [given | {"method": name.strip()} for name in methods.split(",")]
+    specs = [spec_of(own) for own in each]  # all of them, before the first is run
     out = out or folder_for("compare", specs[0])
-    records = run_each(specs, out, workers, device)
+    records = run_each(each, out, workers, device)
     table = table_of(HEADINGS, comparison_rows(records))
     for column in table.columns[1:]:
         column.justify = "right"

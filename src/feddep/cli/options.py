@@ -3,10 +3,8 @@
 import json
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -17,10 +15,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from feddep.errors import InputError, unknown
+from feddep.errors import InputError
 
 if TYPE_CHECKING:
+    from feddep.graph.shard import Shards
     from feddep.runs.journal import Watcher
+    from feddep.runs.result import Result
     from feddep.scenario.spec import RunSpec
 
 # Options that are keys of a spec, in every command that has them; :func:`given_settings` takes them
@@ -134,65 +134,54 @@ def given_settings(settings: list[str] | None, **flags: Any) -> dict[str, Any]:
     return given
 
 
-def spec_of(given: dict[str, Any]) -> "RunSpec":
+def spec_of(given: Mapping[str, Any]) -> "RunSpec":
     """The spec, with what the user left open."""
-    from feddep.scenario.build import resolve
-    from feddep.scenario.spec import RunSpec
+    from feddep.runs.execute import resolved
 
-    return resolve(RunSpec().with_settings(given), given)
+    return resolved(given)
 
 
 def carry_out(
-    spec: "RunSpec",
-    out: Path | None,
+    given: Mapping[str, Any],
+    out: Path,
     *,
     resume: bool,
     workers: int | None,
     device: str,
     runtime: str = "in-process",
-) -> tuple[dict[str, Any], Path]:
-    """Claims the folder, loads, runs; a finished run is not run again on ``resume``."""
-    from feddep.runs.folder import RunFolder, default_folder
-    from feddep.runs.records import is_of_today
-    from feddep.scenario.build import build
+) -> dict[str, Any]:
+    """The record of one run, stored in ``out``, with a progress bar; Ctrl-C stops it in order."""
+    from feddep.deployment.protocol.runtimes import runner_of
+    from feddep.runs.execute import execute
 
-    run_pipeline = _pipeline(runtime, spec.method)
-    path = out or default_folder(spec)
-    with RunFolder.claim(path, spec, resume=resume) as folder:
-        finished = folder.finished()
-        if finished is not None and is_of_today(finished):
-            return finished, path
-        if finished is not None:
-            complain(f"the file of {spec.method} has changed since it was run; running it again")
-            folder.clear()
-        started = time.perf_counter()
-        shards = build(spec)
-        loading = time.perf_counter() - started
+    carry = runner_of(runtime, spec_of(given).method)
+
+    def runner(spec: "RunSpec", shards: "Shards", **how: Any) -> "Result":
         with _progress(spec) as watch, _graceful_stop() as stop_requested:
-            result = run_pipeline(
-                spec,
-                shards,
-                workers=workers,
-                device=device,
-                folder=folder,
-                loading_seconds=loading,
-                watch=watch,
-                stop_requested=stop_requested,
-            )
-    return result.record, path
+            return carry(spec, shards, watch=watch, stop_requested=stop_requested, **how)
+
+    return execute(
+        given,
+        out=out,
+        resume=resume,
+        workers=workers,
+        device=device,
+        runner=runner,
+        tell=complain,
+    ).record
 
 
 def run_each(
-    specs: list["RunSpec"], folder: Path, workers: int | None, device: str
+    given: Iterable[Mapping[str, Any]], folder: Path, workers: int | None, device: str
 ) -> list[dict[str, Any]]:
-    """A record of each spec, stored under its method's name; finished runs are reused."""
+    """A record for each set of settings, stored under its method; finished runs are reused."""
     from feddep.runs.folder import plain_method
 
     return [
         carry_out(
-            spec, folder / plain_method(spec.method), resume=True, workers=workers, device=device
-        )[0]
-        for spec in specs
+            own, folder / plain_method(own["method"]), resume=True, workers=workers, device=device
+        )
+        for own in given
     ]
 
 
@@ -202,27 +191,6 @@ def folder_for(purpose: str, spec: "RunSpec") -> Path:
 
     folder = default_folder(spec)
     return folder.with_name(f"{purpose}-{folder.name}")
-
-
-def _pipeline(runtime: str, method: str) -> Callable[..., Any]:
-    """What runs a spec in a runtime."""
-    if runtime == "in-process":
-        from feddep.runs.pipeline import run as in_process
-
-        return in_process
-    if runtime != "flower-sim":
-        raise unknown("runtime", runtime, ["in-process", "flower-sim"])
-    try:
-        from feddep.deployment.protocol.simulation import check_can_run, run_simulated
-
-        check_can_run(method)
-        import_module("ray")  # Flower itself would say so at length
-    except ImportError as error:
-        raise InputError(
-            f"flower-sim needs Flower with Ray, which is not installed ({error}); "
-            "pip install 'feddep[flower-sim]'"
-        ) from None
-    return run_simulated
 
 
 @contextmanager

@@ -90,8 +90,9 @@ def _run_for_costs(
 
     names = methods_to_run([name.strip() for name in methods.split(",")] if methods else [])
     common = {"training.rounds": ROUNDS, "preset": "paper"} | given
-    specs = [spec_of(common | {"method": name}) for name in names]
-    return run_each(specs, folder_for("costs", specs[0]), workers, device)
+    each = [common | {"method": name} for name in names]
+    specs = [spec_of(own) for own in each]  # all of them, before the first is run
+    return run_each(each, folder_for("costs", specs[0]), workers, device)
 
 
 def sweep(

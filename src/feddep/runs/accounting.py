@@ -23,9 +23,9 @@ from feddep.privacy.events import (
     BernoulliSelection,
     CappedGradients,
     Event,
+    Events,
     FullNeighbours,
     KnownCrossings,
-    Events,
     Message,
     NeighbourSampling,
     NoisedGradients,
@@ -92,7 +92,11 @@ def message_events(sent: Mapping[str, Sequence[int]], client: int) -> list[Event
 
 
 def privacy_record(
-    mechanism: str, events_by_client: Sequence[Events], edges: Sequence[int], delta: float, prime: float
+    mechanism: str,
+    events_by_client: Sequence[Events],
+    edges: Sequence[int],
+    delta: float,
+    prime: float,
 ) -> dict[str, Any]:
     """The entry ``privacy`` of a record: three prices of the client that is worst off, in words.
 

@@ -12,12 +12,11 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any, Self
 
-from safetensors.numpy import save
-
 from feddep.errors import DataError, InputError
-from feddep.runs.files import Record, read_record, write_atomically
-from feddep.federation.messages import Arrays, grouped, pack, unpack
+from feddep.federation.messages import Arrays, pack, unpack
 from feddep.privacy.events import Events, to_plain
+from feddep.runs.files import Record, read_record, write_atomically
+from feddep.runs.weight_files import write_model
 from feddep.scenario.presets import may_set
 from feddep.scenario.spec import RunSpec, spec_keys
 
@@ -91,9 +90,10 @@ class RunFolder:
                     f"{path} holds an unfinished run; add --resume to go on with it, or delete it"
                 )
             path.mkdir(parents=True, exist_ok=True)
-            if not resume:
-                folder.clear()
-            write_atomically(path / "spec.toml", spec.to_toml())
+            if resume:
+                write_atomically(path / "spec.toml", spec.to_toml())
+            else:
+                folder.restart(spec)
         except OSError as error:
             raise InputError(
                 f"cannot write to {path}: {error.strerror}; choose another --out"
@@ -181,6 +181,11 @@ class RunFolder:
                 "delete that folder or choose another one"
             )
 
+    def restart(self, spec: RunSpec) -> None:
+        """Makes room for the same run once more."""
+        self.clear()
+        write_atomically(self.path / "spec.toml", spec.to_toml())
+
     def clear(self) -> None:
         """Takes away what a finished run has left."""
         for name in _FILES:
@@ -190,16 +195,6 @@ class RunFolder:
 
     def _content(self) -> list[str]:
         return [file.name for file in self.path.iterdir()] if self.path.is_dir() else []
-
-
-def write_model(path: Path, classifiers: Sequence[Arrays]) -> None:
-    """One classifier under its own names; several each under ``client-i/``."""
-    arrays = dict(classifiers[0])
-    if len(classifiers) > 1:
-        arrays = {}
-        for client, classifier in enumerate(classifiers):
-            arrays |= grouped(f"client-{client}", classifier)
-    write_atomically(path, save(arrays))
 
 
 def _difference(one: RunSpec, other: RunSpec) -> str:

@@ -8,13 +8,13 @@ from math import isfinite, nan
 from typing import Any, Protocol
 
 from feddep.errors import InterruptedRunError
-from feddep.runs.folder import RunFolder
-from feddep.runs.records import entry_of
-from feddep.federation.run_phases import Progress
 from feddep.federation.messages import Arrays, State, group, grouped
 from feddep.federation.metering import Meter
 from feddep.federation.phase import AnyPhase, RoundReport
+from feddep.federation.run_phases import Progress
 from feddep.learning.evaluation import Scores
+from feddep.runs.folder import RunFolder
+from feddep.runs.records import entry_of
 from feddep.runtime.runtime import Runtime
 
 CHECKPOINT_SECONDS = 10.0

@@ -9,21 +9,21 @@ from functools import partial
 from feddep.algorithms import find_method
 from feddep.algorithms.method import Method
 from feddep.errors import DivergedError
-from feddep.runs.folder import RunFolder
-from feddep.runs.journal import Journal, Watcher
-from feddep.runs.accounting import mechanism_events, message_events, privacy_record
-from feddep.runs.records import make_record, sizes_of
-from feddep.runs.result import Result
-from feddep.federation.run_phases import run_phases
 from feddep.federation.messages import State, group
 from feddep.federation.metering import Meter
+from feddep.federation.run_phases import run_phases
 from feddep.graph.shard import Shards
 from feddep.learning.classifier import Classifier
 from feddep.learning.spec import LearningSpec
 from feddep.privacy.events import Events
+from feddep.runs.accounting import mechanism_events, message_events, privacy_record
+from feddep.runs.folder import RunFolder
+from feddep.runs.journal import Journal, Watcher
+from feddep.runs.records import make_record, sizes_of
+from feddep.runs.result import Result
 from feddep.runtime.inprocess import InProcess
 from feddep.runtime.runtime import Runtime
-from feddep.scenario.build import initial_server_state, client_graphs, learning_spec_for
+from feddep.scenario.build import client_graphs, initial_server_state, learning_spec_for
 from feddep.scenario.spec import RunSpec
 
 Start = Callable[[Shards, Method, LearningSpec], AbstractContextManager[Runtime]]

@@ -8,9 +8,9 @@ from typing import Any
 from threadpoolctl import threadpool_info
 
 from feddep.algorithms import fingerprint
-from feddep.runs.files import Record
 from feddep.graph.graph import Part
 from feddep.graph.shard import Shards
+from feddep.runs.files import Record
 from feddep.scenario import presets
 from feddep.scenario.spec import RunSpec
 

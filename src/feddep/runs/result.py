@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from feddep.errors import InputError
-from feddep.runs.files import Record
-from feddep.runs.folder import RunFolder
 from feddep.learning.classifier import Classifier
 from feddep.models.weights import Weights
 from feddep.privacy.events import Events
+from feddep.runs.files import Record
+from feddep.runs.folder import RunFolder
 from feddep.scenario.spec import RunSpec
 
 

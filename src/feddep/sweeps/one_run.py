@@ -9,16 +9,13 @@ import json
 import os
 import signal
 import sys
-import time
 import traceback
 from contextlib import suppress
 from typing import Any, NoReturn
 
 from feddep.errors import FeddepError
-from feddep.runs.pipeline import run
+from feddep.runs.execute import execute
 from feddep.runs.records import thin_history
-from feddep.scenario.build import build, resolve
-from feddep.scenario.spec import RunSpec
 
 _FIRST = {"method": "fedavg", "preset": "paper", "synthetic.nodes": 150, "training.rounds": 1}
 """The smallest run; it loads what was compiled."""
@@ -35,12 +32,8 @@ def main() -> None:
 
 def outcome(settings: dict[str, Any], *, history: bool = False) -> dict[str, Any]:
     """``record`` and perhaps ``history`` of one run with one worker."""
-    spec = resolve(RunSpec().with_settings(settings), settings)
-    started = time.perf_counter()
-    shards = build(spec)
-    loading = time.perf_counter() - started
     # That a method cannot be trained with these settings is a result, and no reason to end a sweep.
-    result = run(spec, shards, workers=1, loading_seconds=loading, keep_diverged=True)
+    result = execute(settings, workers=1, keep_diverged=True)
     found = {"record": result.record}
     return {**found, "history": thin_history(result.history)} if history else found
 

@@ -31,8 +31,8 @@ from feddep.learning.silo import Secret, open_silo
 from feddep.privacy.accountant import NOTHING, Guarantee
 from feddep.runs.accounting import plain
 from feddep.runs.files import write_atomically
-from feddep.runs.folder import write_model
 from feddep.runs.records import versions
+from feddep.runs.weight_files import write_model
 from feddep.runtime.envelope import Envelope
 from feddep.scenario.spec import RunSpec
 

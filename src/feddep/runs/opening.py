@@ -1,0 +1,110 @@
+"""A stored run, opened again: the same :class:`~feddep.runs.result.Result` that the run gave."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from feddep.algorithms import find_method
+from feddep.algorithms.method import Method
+from feddep.errors import DataError
+from feddep.federation.messages import Arrays
+from feddep.learning.classifier import Classifier
+from feddep.learning.spec import LearningSpec
+from feddep.models.generator import DeepGenerator
+from feddep.privacy.events import Events, from_plain
+from feddep.runs.files import Record, read_record
+from feddep.runs.result import Result
+from feddep.runs.weight_files import check_weights, read_arrays, shapes_of, split_model
+from feddep.scenario.build import learning_spec_of
+from feddep.scenario.spec import RunSpec
+
+
+def open_run(path: Path) -> Result:
+    """Opens the folder of a finished run.
+
+    Raises:
+        DataError: the folder holds no finished run, or a file in it is damaged or of another run.
+    """
+    record = read_record(path)
+    spec = RunSpec.read(path / "spec.toml")
+    method = find_method(spec.method)
+    learning = learning_spec_of(spec, *_sizes(path, record), method)
+    clients = 1 if method.whole_graph else spec.partition.clients
+    return Result(
+        spec,
+        record,
+        read_history(path),
+        _models(path / "model.safetensors", method, learning, clients),
+        _generators(path, learning, clients),
+        read_events(path),
+    )
+
+
+def read_history(path: Path) -> list[dict[str, Any]]:
+    """One entry for each round."""
+    file = path / "history.jsonl"
+    try:
+        return [dict(json.loads(line)) for line in file.read_text().splitlines()]
+    except (OSError, TypeError, ValueError) as error:
+        raise DataError(f"cannot read the history {file}: {error}") from None
+
+
+def read_events(path: Path) -> list[Events]:
+    """What each client's mechanisms did and what left it."""
+    file = path / "privacy_events.json"
+    if not file.exists():  # between real silos each of them keeps its own
+        return []
+    try:
+        return [from_plain(rows) for rows in json.loads(file.read_text())]
+    except (OSError, AttributeError, TypeError, ValueError) as error:
+        raise DataError(f"cannot read the privacy events {file}: {error}") from None
+
+
+def _sizes(path: Path, record: Record) -> tuple[int, int]:
+    """Feature columns and classes of the data that were trained on."""
+    try:
+        return int(record["data"]["features"]), int(record["data"]["classes"])
+    except (LookupError, TypeError, ValueError):
+        arrays, _ = read_arrays(path / "model.safetensors")  # records had no sizes once
+        found = split_model(arrays, 1)[0]
+    try:
+        last = max(name for name in found if name.startswith("convolutions.") and "bias" in name)
+        return found["features"].shape[0], len(found[last])
+    except (LookupError, ValueError):
+        raise DataError(f"{path} does not say how many features and classes there were") from None
+
+
+def _models(
+    file: Path, method: Method, learning: LearningSpec, clients: int
+) -> Sequence[Classifier]:
+    """The classifier, or one for each client; none where silos keep their own."""
+    if not file.exists() and not method.discloses:
+        return []
+    arrays, _ = read_arrays(file)
+    found = split_model(arrays, clients)
+    if not method.discloses and len(found) != clients:
+        raise DataError(
+            f"{file} holds {len(found)} classifier; {method.name} trains one for each of "
+            f"{clients} clients"
+        )
+    expected = shapes_of(learning.classifier())
+    for weights in found:
+        check_weights(file, weights, expected)
+    return [Classifier(learning, weights) for weights in found]
+
+
+def _generators(path: Path, learning: LearningSpec, clients: int) -> Sequence[Arrays]:
+    """Each client's generator, of a method that has one."""
+    files = [path / "clients" / str(client) / "generator.safetensors" for client in range(clients)]
+    if not any(file.exists() for file in files):
+        return []
+    module = DeepGenerator(
+        learning.model, learning.generator, learning.features, learning.embedding_width
+    )
+    expected, found = shapes_of(module), []
+    for file in files:
+        arrays, _ = read_arrays(file)
+        check_weights(file, arrays, expected)
+        found.append(arrays)
+    return found
