@@ -2,9 +2,12 @@
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from missing import summary
 
 # One thread: test machines have few cores and other work.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -12,6 +15,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # The same examples in every run, however slow the machine.
 settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
 settings.load_profile("repeatable")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, **_: Any) -> None:
+    """Says how many tests were skipped, and what they would have needed."""
+    for line in summary(terminalreporter.stats.get("skipped", ())):
+        terminalreporter.write_line(line, yellow=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

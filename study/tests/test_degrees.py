@@ -7,10 +7,9 @@ import pytest
 
 import feddep
 from feddep.graph.sampling import NeighbourSampler
+from missing import DATA
 
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("FEDDEP_DATA"), reason="FEDDEP_DATA is not set: no published data to count"
-)
+pytestmark = pytest.mark.skipif(not os.environ.get("FEDDEP_DATA"), reason=DATA)
 
 
 @pytest.mark.parametrize(

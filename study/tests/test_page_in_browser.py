@@ -9,10 +9,9 @@ import pytest
 from browser import PROGRAM, browser
 from feddep.reports.charts import Figure, padded, round_ticks
 from feddep_study.report import read_sections
+from missing import BROWSER
 
-pytestmark = pytest.mark.skipif(
-    PROGRAM is None, reason="no Chromium here (apt-get install chromium): the page is not looked at"
-)
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason=BROWSER)
 WIDTHS = {"desktop": 1280, "phone": 390}
 FIGURE = "document.querySelector('#table1 .figure')"
 

@@ -1,10 +1,9 @@
 """Finding, checking and fetching data sets, without a network.
 
 Most tests use a data set of two small files, in three places: the user's folder, the cache and a
-stand-in for the network. Tests on the published files run where ``FEDDEP_DATA`` holds them.
+stand-in for the network.
 """
 
-import os
 import subprocess
 import urllib.request
 import zipfile
@@ -18,12 +17,7 @@ from feddep.errors import DataError, InputError
 from feddep.graph import datasets, sources
 from feddep.graph.datasets import DATASETS, Dataset, Edition, Receipt
 from feddep.graph.graph import Graph
-from feddep.graph.readers import _CORA_CLASSES, _cora_order, read_linqs_cora
 from feddep.graph.sources import DataFile, Publication, SourceError, WheelFolder, sha256
-
-REAL_DATA = os.environ.get("FEDDEP_DATA")
-REAL_CORA = [REAL_DATA and Path(REAL_DATA, "cora"), datasets._cache_folder(DATASETS["cora"])]
-"""Where this machine may have Cora."""
 
 URL = "https://example.invalid/data/"
 CONTENTS = {"tiny.nodes": b"1 2 3", "tiny.edges": b"0 1\n1 2\n"}
@@ -173,7 +167,7 @@ class TestSearchOrder:
         monkeypatch.setenv("HOME", "/home/me")
         for name, value in settings.items():
             monkeypatch.setenv(name, value)
-        assert datasets._cache_folder(TINY) == Path(expected)
+        assert datasets.cache_folder(TINY) == Path(expected)
 
     def test_a_users_folder_that_is_none_is_refused(self, monkeypatch, tmp_path):
         monkeypatch.setenv("FEDDEP_DATA", str(tmp_path / "absent"))
@@ -426,83 +420,3 @@ class TestEditions:
 def test_an_unknown_name_lists_the_known_ones(function):
     with pytest.raises(InputError, match="'corra'; known: citeseer, cora, msacademic, pubmed"):
         function("corra")
-
-
-@pytest.fixture(params=["cora", "citeseer", "pubmed", "msacademic"])
-def published(request, monkeypatch) -> str:
-    """The name of a published data set, found in the folder that ``FEDDEP_DATA`` really names."""
-    if not REAL_DATA or not Path(REAL_DATA, request.param).is_dir():
-        pytest.skip(f"FEDDEP_DATA names no folder that holds {request.param}")
-    monkeypatch.setenv("FEDDEP_DATA", REAL_DATA)
-    return request.param
-
-
-class TestPublished:
-    def test_statistics_are_those_of_the_table(self, published):
-        graph, entry = datasets.load(published), DATASETS[published]
-        found = (graph.nodes, graph.edges, graph.feature_count, graph.classes)
-        assert found == (entry.nodes, entry.edges, entry.features, entry.classes)
-        assert set(np.unique(graph.labels)) == set(range(entry.classes))
-        assert graph.name == published
-
-    @pytest.mark.parametrize("published", ["citeseer"], indirect=True)
-    def test_citeseer_keeps_its_fifteen_nodes_without_words(self, published):
-        graph = datasets.load(published)
-        empty = np.diff(graph.features.indptr) == 0
-        assert empty.sum() == 15
-        assert (graph.labels[empty] == 0).all()
-
-    @pytest.mark.parametrize("published", ["cora", "citeseer", "msacademic"], indirect=True)
-    def test_binary_features_are_binary(self, published):
-        assert set(np.unique(datasets.load(published).features.data)) == {1}
-
-    @pytest.mark.parametrize("published", ["cora"], indirect=True)
-    def test_one_flipped_bit_is_noticed(self, published, tmp_path, monkeypatch):
-        copy = tmp_path / "copy" / published
-        copy.mkdir(parents=True)
-        for file in DATASETS[published].editions[0].files:
-            (copy / file.name).write_bytes(Path(REAL_DATA, published, file.name).read_bytes())
-        content = bytearray((copy / "ind.cora.graph").read_bytes())
-        content[1000] ^= 1
-        (copy / "ind.cora.graph").write_bytes(content)
-        monkeypatch.setenv("FEDDEP_DATA", str(copy.parent))
-        with pytest.raises(DataError, match=r"ind\.cora\.graph is damaged"):
-            datasets.load(published)
-
-
-def assert_identical(found: Graph, expected: Graph) -> None:
-    """The same graph array by array, in value and type."""
-    for name in ("indptr", "indices", "labels", "node_ids", "split"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name), strict=True)
-    for name in ("indptr", "indices", "data"):
-        np.testing.assert_array_equal(
-            getattr(found.features, name), getattr(expected.features, name), strict=True
-        )
-    assert found.features.shape == expected.features.shape
-    assert (found.name, found.classes) == (expected.name, expected.classes)
-
-
-@pytest.mark.parametrize("published", ["cora"], indirect=True)
-class TestCoraEditions:
-    def test_the_older_edition_as_it_must_have_been_is_the_same_graph(self, published):
-        """Writes ``cora.content`` and ``cora.cites`` by the format's description and the order."""
-        graph, papers = datasets.load(published), _cora_order()
-        words = graph.features.toarray().astype(int)
-        lines = [
-            "\t".join([str(papers[node]), *map(str, words[node]), _CORA_CLASSES[label]])
-            for node, label in enumerate(graph.labels)
-        ]
-        cites = [f"{papers[cited]}\t{papers[citing]}" for cited, citing in graph.edge_list()]
-        files = {
-            "cora.content": "\r\n".join(sorted(lines)).encode(),
-            "cora.cites": "\r\n".join(sorted(cites)).encode(),
-        }
-        assert_identical(read_linqs_cora("cora", files), graph)
-
-    def test_the_older_edition_as_published_is_the_same_graph(self, published):
-        linqs = DATASETS["cora"].editions[1]
-        holders = [folder for folder in REAL_CORA if folder and (folder / "cora.content").exists()]
-        if not holders:
-            pytest.skip("neither FEDDEP_DATA nor the cache holds cora.content")
-        graph = linqs.reader("cora", datasets._read_edition(holders[0], DATASETS["cora"], linqs))
-        assert_identical(graph, datasets.load(published))

@@ -4,7 +4,6 @@ import os
 import random
 from functools import cache
 from itertools import combinations
-from pathlib import Path
 
 import igraph
 import numpy as np
@@ -17,6 +16,7 @@ from feddep.graph import datasets
 from feddep.graph.graph import Graph
 from feddep.graph.partition import PartitionSpec, PartitionStatistics, assign, statistics
 from feddep.seeding import Seeds
+from missing import published_folder
 
 KINDS = ("louvain", "random", "label-skew")
 
@@ -223,13 +223,9 @@ PAPER_LOST_EDGES = {
 @pytest.fixture
 def published():
     """Loads a published data set, or skips the test."""
-    folder = os.environ.get("FEDDEP_DATA")
-    if not folder:
-        pytest.skip("FEDDEP_DATA is not set, so there is no published data to partition")
 
     def load(name: str) -> Graph:
-        if not Path(folder, name).is_dir():
-            pytest.skip(f"FEDDEP_DATA ({folder}) does not hold {name}")
+        published_folder(os.environ.get("FEDDEP_DATA"), name)
         return cached_load(name)
 
     return load

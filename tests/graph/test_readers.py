@@ -191,7 +191,7 @@ class TestLinqs:
 
 class TestCoraOrder:
     def test_it_names_each_paper_once(self):
-        papers = readers._cora_order()
+        papers = readers.cora_order()
         assert len(set(papers)) == len(papers) == 2708
 
     def test_another_order_than_the_released_one_is_refused(self, monkeypatch):

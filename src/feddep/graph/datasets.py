@@ -200,11 +200,11 @@ def load(name: str) -> Graph:
     dataset = lookup(name)
     folder = find(name)
     if folder is None:
-        folder = _cache_folder(dataset)
+        folder = cache_folder(dataset)
         # Files that are there already are not overwritten: a damaged one is reported below.
         _fetch_into(folder, dataset, _missing)
     edition = _edition_in(folder, dataset)
-    return edition.reader(name, _read_edition(folder, dataset, edition))
+    return edition.reader(name, read_edition(folder, dataset, edition))
 
 
 def find(name: str) -> Path | None:
@@ -221,7 +221,7 @@ def find(name: str) -> Path | None:
     given = _given_folder(dataset)
     if given is not None and any(_standing(given, _edition_in(given, dataset))):
         return given
-    cached = _cache_folder(dataset)
+    cached = cache_folder(dataset)
     return cached if all(_standing(cached, _edition_in(cached, dataset))) else None
 
 
@@ -234,7 +234,7 @@ def read_checked(name: str, folder: Path) -> dict[str, bytes]:
         DataError: a file is missing, unreadable or has another hash than the published one.
     """
     dataset = lookup(name)
-    return _read_edition(folder, dataset, _edition_in(folder, dataset))
+    return read_edition(folder, dataset, _edition_in(folder, dataset))
 
 
 def download(name: str) -> Path:
@@ -248,7 +248,7 @@ def download(name: str) -> Path:
     """
     dataset = lookup(name)
     _repair_cache(dataset)
-    return _cache_folder(dataset)
+    return cache_folder(dataset)
 
 
 def get(names: Iterable[str]) -> Iterator[Receipt]:
@@ -285,7 +285,7 @@ def lookup(name: str) -> Dataset:
 
 
 def _get_one(dataset: Dataset) -> Receipt:
-    folder, cache = find(dataset.name), _cache_folder(dataset)
+    folder, cache = find(dataset.name), cache_folder(dataset)
     if folder is not None and folder != cache:
         read_checked(dataset.name, folder)  # the user's own folder is checked, never repaired
         return Receipt(dataset.name, folder, fetched=False)
@@ -294,7 +294,7 @@ def _get_one(dataset: Dataset) -> Receipt:
 
 def _repair_cache(dataset: Dataset) -> bool:
     """Makes the cache hold an intact edition; True if it did not before."""
-    folder = _cache_folder(dataset)
+    folder = cache_folder(dataset)
     if not _missing_or_damaged(folder, _edition_in(folder, dataset)):
         return False
     _fetch_into(folder, dataset, _missing_or_damaged)
@@ -318,7 +318,8 @@ def _given_folder(dataset: Dataset) -> Path | None:
     return folder / dataset.name
 
 
-def _cache_folder(dataset: Dataset) -> Path:
+def cache_folder(dataset: Dataset) -> Path:
+    """Where a downloaded data set is kept."""
     setting = os.environ.get(CACHE_VARIABLE) or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(setting).expanduser() / "feddep" / dataset.name
 
@@ -344,7 +345,8 @@ def _edition_in(folder: Path, dataset: Dataset) -> Edition:
 # Checking
 
 
-def _read_edition(folder: Path, dataset: Dataset, edition: Edition) -> dict[str, bytes]:
+def read_edition(folder: Path, dataset: Dataset, edition: Edition) -> dict[str, bytes]:
+    """The files of an edition by name, each compared with its published hash."""
     return {file.name: _read_file(folder, dataset, file) for file in edition.files}
 
 

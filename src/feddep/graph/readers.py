@@ -38,7 +38,7 @@ _ADMITTED: dict[tuple[str, str], Any] = {
 }
 
 # In the order of the columns of the planetoid edition's label rows.
-_CORA_CLASSES = (
+CORA_CLASSES = (
     "Theory",
     "Reinforcement_Learning",
     "Genetic_Algorithms",
@@ -103,7 +103,7 @@ def read_linqs_cora(name: str, files: Mapping[str, bytes]) -> Graph:
     Raises:
         DataError: a file is not what the format says, or the installed order is damaged.
     """
-    return read_linqs(name, files, papers=_cora_order(), classes=_CORA_CLASSES)
+    return read_linqs(name, files, papers=cora_order(), classes=CORA_CLASSES)
 
 
 def read_linqs(
@@ -216,7 +216,7 @@ def _csr_parts(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> sp.csr_ar
     return sp.csr_array((data, indices, indptr), shape=tuple(arrays[f"{prefix}_shape"]))
 
 
-def _cora_order() -> list[int]:
+def cora_order() -> list[int]:
     """The paper id of each node of Cora, from the package's own file."""
     file = resources.files("feddep.graph") / "cora_order.npy"
     content = file.read_bytes()
