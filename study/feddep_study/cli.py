@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from feddep.cli.main import main as run_program
-from feddep.cli.options import AtOnce, check_writable, err_console, out_console
+from feddep.cli.console import note, say
+from feddep.cli.main import start
+from feddep.cli.options import AtOnce, check_writable
 from feddep.cli.sweeps import run_missing
 from feddep.errors import InputError, unknown
 from feddep_study.source import STUDY, Library
@@ -51,13 +52,12 @@ def reproduce(
         left = seconds_left(declared, at_once or cores())
         guess = "" if left is None else f", about {left / 60:.0f} minutes left"
         missing, cells = len(declared.missing()), len(declared.cells)
-        err_console.print(
+        note(
             f"{name}: {cells - missing} of {cells} results are there{guess}; records in "
-            f"{declared.results}",
-            soft_wrap=True,
+            f"{declared.results}"
         )
         run_missing(declared, at_once)
-        out_console.print(f"{name}\n{summary_table(declared.records())}", soft_wrap=True)
+        say(f"{name}\n{summary_table(declared.records())}")
 
 
 def _data_table(folder: Path, *, quick: bool) -> None:
@@ -73,7 +73,7 @@ def _data_table(folder: Path, *, quick: bool) -> None:
     rows = list(data_table.measure(names, [0] if quick else range(5)))
     data_table.store(rows, results / "data.json")
     table = markdown_table(data_table.HEADINGS, data_table.beside_paper(rows, printed))
-    out_console.print(f"data, ours / the paper's\n{table}", soft_wrap=True)
+    say(f"data, ours / the paper's\n{table}")
 
 
 @app.command()
@@ -90,7 +90,7 @@ def report(
     target = out or (Path("report/quick") if quick else Path("report"))
     check_writable(target)
     for path in write_report(folder, target, quick=quick):
-        out_console.print(str(path), soft_wrap=True)
+        say(path)
 
 
 @app.command()
@@ -103,4 +103,4 @@ def documents(folder: Folder = STUDY) -> None:
 
 def main() -> None:
     """Runs the command line."""
-    run_program(app)
+    start(app, "feddep-study")

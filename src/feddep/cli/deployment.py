@@ -1,87 +1,101 @@
-"""The part of the command line for federations of several machines: parses and prints."""
+"""The commands for a federation of several machines."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from feddep.cli.console import note, out_console, print_pairs, say, table_of
 from feddep.errors import InputError, RuntimeFailureError
 
-deploy_app = typer.Typer(no_args_is_help=True, help="Keys, certificates, configuration.")
-ledger_app = typer.Typer(no_args_is_help=True, help="What left a silo.")
+_PANEL = "Several machines"
 
-out_console = Console(highlight=False, markup=False, emoji=False)
-err_console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+deploy_app = typer.Typer(no_args_is_help=True)
+disclosures_app = typer.Typer(no_args_is_help=True)
 
 ServerFile = Annotated[Path, typer.Option("--config", help="The server's configuration file.")]
-Hosts = Annotated[list[str], typer.Option("--host", help="Name or address of the server.")]
-Days = Annotated[int, typer.Option(help="How long the server's certificate is valid.")]
+Hosts = Annotated[
+    list[str],
+    typer.Option("--host", help="Name or address that silos reach the server by; several times."),
+]
+Days = Annotated[int, typer.Option(help="Days for which the server's certificate is valid.")]
 
 
 def add_to(app: typer.Typer) -> None:
     """Adds the commands of this part."""
-    app.add_typer(deploy_app, name="deploy")
-    app.add_typer(ledger_app, name="ledger")
     for command in (server, silo, federate, doctor):
-        app.command()(command)
+        app.command(rich_help_panel=_PANEL)(command)
+    app.add_typer(
+        deploy_app,
+        name="deploy",
+        help="Create keys, certificates and configuration for a server and its silos.",
+        rich_help_panel=_PANEL,
+    )
+    for name in ("disclosures", "ledger"):  # the second is what it was called once
+        app.add_typer(
+            disclosures_app,
+            name=name,
+            help="Check a silo's disclosure log: the record of everything that left it.",
+            rich_help_panel=_PANEL,
+            hidden=name == "ledger",
+        )
 
 
 @deploy_app.command("init")
 def deploy_init(
-    folder: Annotated[Path, typer.Argument(help="A new folder, for whoever runs the federation.")],
+    folder: Annotated[
+        Path, typer.Argument(help="A new folder: the kit, for whoever runs the federation.")
+    ],
     host: Hosts,
-    silo: Annotated[list[str], typer.Option("--silo", help="Name of a silo; several times.")],
-    port: Annotated[int, typer.Option(help="Where the silos connect to.")] = 8000,
+    silo: Annotated[list[str], typer.Option("--silo", help="Name of a silo; once for each.")],
+    port: Annotated[int, typer.Option(help="Port that silos connect to.")] = 8000,
     days: Days = 365,
     proxy: Annotated[
-        bool, typer.Option(help="The server listens on loopback, behind a reverse proxy.")
+        bool, typer.Option(help="Listen on loopback only, behind a reverse proxy.")
     ] = True,
 ) -> None:
-    """Create an authority, certificates, keys and a ready folder for each party."""
+    """Create a certificate authority, keys and a folder ready to use for each party."""
     from feddep.deployment.operations.kit import init
 
     kit = init(folder, hosts=host, silos=silo, port=port, days=days, proxy=proxy)
-    out_console.print(f"server   {kit.server}", soft_wrap=True)
+    say(f"server   {kit.server}")
     for name, own in kit.silos.items():
-        out_console.print(f"silo     {own}  ({name})", soft_wrap=True)
-    out_console.print(f"address  {kit.address}, certificate valid until {kit.until:%Y-%m-%d}")
-    out_console.print(
-        f"compare at each silo the authority's fingerprint: {kit.fingerprint}", soft_wrap=True
-    )
-    err_console.print(
-        "Carry each folder to its machine by a safe way and delete it here; keep ca/ offline.",
-        soft_wrap=True,
+        say(f"silo     {own}  ({name})")
+    say(f"address  {kit.address}, certificate valid until {kit.until:%Y-%m-%d}")
+    say(f"compare at each silo the authority's fingerprint: {kit.fingerprint}")
+    note(
+        "Bring each folder to its machine over a secure channel, then delete it here; "
+        "keep ca/ offline."
     )
 
 
 @deploy_app.command("add")
 def deploy_add(
-    folder: Annotated[Path, typer.Argument(help="The kit.")],
+    folder: Annotated[Path, typer.Argument(help="The kit that `feddep deploy init` made.")],
     name: Annotated[str, typer.Argument(help="Name of the new silo.")],
 ) -> None:
     """Add a silo to a kit; the server reads its key when it starts."""
     from feddep.deployment.operations.kit import add_silo
 
     kit = add_silo(folder, name)
-    out_console.print(f"silo     {kit.silos[name]}", soft_wrap=True)
-    out_console.print(f"its key  {kit.server / 'silos' / f'{name}.pub'}", soft_wrap=True)
+    say(f"silo     {kit.silos[name]}")
+    say(f"its key  {kit.server / 'silos' / f'{name}.pub'}")
 
 
 @deploy_app.command("renew")
 def deploy_renew(
-    folder: Annotated[Path, typer.Argument(help="The kit, with its authority.")],
+    folder: Annotated[Path, typer.Argument(help="The kit, with its ca/.")],
     host: Annotated[
-        list[str] | None, typer.Option("--host", help="Other names for the server.")
+        list[str] | None,
+        typer.Option("--host", help="New name or address of the server; default: as before."),
     ] = None,
     days: Days = 365,
 ) -> None:
-    """Renew the server's certificate; silos need nothing new."""
+    """Renew the server's certificate; the silos need nothing new."""
     from feddep.deployment.operations.kit import renew
 
     done = renew(folder, days=days, hosts=host or ())
-    out_console.print(f"{done.certificate}: valid until {done.until:%Y-%m-%d}", soft_wrap=True)
+    say(f"{done.certificate}: valid until {done.until:%Y-%m-%d}")
 
 
 def server(
@@ -94,7 +108,7 @@ def server(
     from feddep.deployment.operations.programs import Server
 
     with Server(ServerConfig.read(config)) as started:
-        err_console.print("the server is ready")
+        note("the server is ready")
         code = started.running.wait()
     raise RuntimeFailureError(f"the server ended with exit code {code}")
 
@@ -103,40 +117,54 @@ def silo(
     config: Annotated[Path, typer.Argument(help="The silo's configuration file.")] = Path(
         "silo.toml"
     ),
-    data: Annotated[Path | None, typer.Option(help="Graph folder, instead of the file's.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Graph folder; default: the one in the configuration.")
+    ] = None,
 ) -> None:
     """Start a silo; it answers the server until it is stopped."""
     from feddep.deployment.operations.programs import Silo, with_data
 
     with Silo(config if data is None else with_data(config, data)) as started:
-        err_console.print("the silo is ready")
+        note("the silo is ready")
         code = started.wait()
     raise RuntimeFailureError(
         f"the silo ended with exit code {code}; its own message stands above, and `feddep doctor` "
-        "looks for causes"
+        f"{config} looks for the cause"
     )
 
 
 def federate(
-    spec: Annotated[Path, typer.Argument(help="What to run, as in a run's spec.toml.")],
+    spec: Annotated[Path, typer.Argument(help="What to run: a TOML file like a run's spec.toml.")],
     config: ServerFile = Path("server.toml"),
-    out: Annotated[Path | None, typer.Option(help="Run folder; default: in the state.")] = None,
-    resume: Annotated[bool, typer.Option(help="Continue a run that was stopped.")] = False,
-    quorum: Annotated[float, typer.Option(help="Share of the silos that a round needs.")] = 1.0,
-    grace: Annotated[float, typer.Option(help="Seconds to wait for silos beyond it.")] = 600.0,
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder; default: in the server's state folder.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue a run that was stopped.")
+    ] = False,
+    quorum: Annotated[
+        float, typer.Option(help="Share of the silos that must answer in every round.")
+    ] = 1.0,
+    grace: Annotated[
+        float, typer.Option(help="Seconds to wait for the other silos once a quorum has answered.")
+    ] = 600.0,
     wait: Annotated[float, typer.Option(help="Seconds to wait for a quorum.")] = 3600.0,
-    resend: Annotated[float, typer.Option(help="Seconds until an envelope is sent again.")] = 300.0,
+    resend: Annotated[
+        float, typer.Option(help="Seconds after which an unanswered message is sent again.")
+    ] = 300.0,
     largest_norm: Annotated[
-        float, typer.Option(help="A silo's change of the weights beyond it is left out.")
+        float, typer.Option(help="Leave out a silo whose change of the weights has a larger norm.")
     ] = 1e6,
     crossings: Annotated[
         Path | None,
         typer.Option(
-            help="Edges between silos, for a method that needs them.", exists=True, dir_okay=False
+            help="File with the edges between silos, for a method that needs them.",
+            exists=True,
+            dir_okay=False,
         ),
     ] = None,
 ) -> None:
-    """Run a spec over the connected silos and store the record."""
+    """Train over the connected silos and store the run."""
     from feddep.deployment.operations.config import ServerConfig, host_and_port
     from feddep.deployment.operations.programs import answers, run_on_silos
     from feddep.deployment.protocol.federate import RUN_NAME
@@ -164,48 +192,45 @@ def federate(
         record = folder.finished() or run_on_silos(
             server, path, wait_policy, largest_norm, crossings
         )
-    table = Table.grid(padding=(0, 2))
-    for name, text in run_summary(record):
-        table.add_row(name, text)
-    out_console.print(table)
+    print_pairs(run_summary(record))
     for entry in record.get("federation", {}).get("left_out", []):
-        err_console.print(
+        note(
             f"{entry['silo']} was left out of {entry['phase']}, round {entry['round']}: "
-            f"{entry['reason']}",
-            soft_wrap=True,
+            f"{entry['reason']}"
         )
-    err_console.print(f"stored in {path}", soft_wrap=True)
+    note(f"stored in {path}")
 
 
 def doctor(
     config: Annotated[Path, typer.Argument(help="server.toml or silo.toml.")],
 ) -> None:
-    """Check everything that a server or a silo needs, and say how to mend what is wrong."""
+    """Check everything that a server or a silo needs, and say how to fix what is wrong."""
     from feddep.deployment.operations.doctor import diagnose
 
     signs = {True: "ok", False: "FAULT", None: "not checked"}
     checks = diagnose(config)
-    table = Table("check", "", "found")
+    rows = []
     for check in checks:
         warned = check.ok is True and bool(check.remedy)
-        table.add_row(check.name, "warning" if warned else signs[check.ok], check.found)
-    out_console.print(table)
+        rows.append((check.name, "warning" if warned else signs[check.ok], check.found))
+    out_console.print(table_of(("check", "", "found"), rows))
     for check in checks:
         if check.remedy:
-            out_console.print(f"{check.name}: {check.remedy}", soft_wrap=True)
+            say(f"{check.name}: {check.remedy}")
     faults = [check for check in checks if check.ok is False]
     if faults:
         raise InputError(f"{len(faults)} of {len(checks)} checks found a fault")
 
 
-@ledger_app.command("verify")
-def ledger_verify(
+@disclosures_app.command("verify")
+def disclosures_verify(
     file: Annotated[Path, typer.Argument(help="A silo's disclosures.jsonl.")],
     head: Annotated[
-        str | None, typer.Option(help="NUMBER:HASH that was noted earlier and must be in it.")
+        str | None,
+        typer.Option(help="NUMBER:HASH that an earlier check printed; it must be in the log."),
     ] = None,
 ) -> None:
-    """Check that nothing in a ledger was changed, removed or added in between."""
+    """Check that nothing in a disclosure log was changed, removed or inserted."""
     from feddep.deployment.protocol.disclosure_log import DisclosureLog, verify
 
     noted = None
@@ -216,5 +241,6 @@ def ledger_verify(
         noted = (int(number), digest)
     found = verify(file, noted)
     last, digest = DisclosureLog(file).head()
-    out_console.print(f"{found.lines} lines of {found.runs} runs, {found.bytes} bytes: unbroken")
-    out_console.print(f"head {last}:{digest}", soft_wrap=True)
+    runs = f"{found.runs} run{'s' * (found.runs != 1)}"
+    say(f"{found.lines} lines of {runs}, {found.bytes} bytes: unbroken")
+    say(f"head {last}:{digest}")

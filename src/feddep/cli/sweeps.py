@@ -1,4 +1,4 @@
-"""The part of the command line for many runs, what they cost, and their reports."""
+"""The commands about many runs: sweep, tune, costs, report."""
 
 import json
 from pathlib import Path
@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from feddep.cli.console import counted, note, out_console, print_json, say, table_of
 from feddep.cli.options import (
+    SPLITS,
     AsJson,
     AtOnce,
     Clients,
     Dataset,
+    DatasetName,
     Device,
     Method,
     Seed,
@@ -18,16 +21,11 @@ from feddep.cli.options import (
     Workers,
     check_file,
     check_writable,
-    counted,
-    err_console,
-    folder_for,
+    completed,
     given_settings,
-    out_console,
-    print_json,
-    run_each,
-    spec_of,
-    table_of,
+    one_of,
 )
+from feddep.cli.run import run_each
 from feddep.errors import InputError, InterruptedRunError
 
 if TYPE_CHECKING:
@@ -36,30 +34,41 @@ if TYPE_CHECKING:
 
 def add_to(app: typer.Typer) -> None:
     """Adds the commands of this part."""
-    for command in (costs, sweep, report, tune):
-        app.command()(command)
+    for command in (sweep, tune, costs, report):
+        app.command(rich_help_panel="Sweeps and reports")(command)
+    # Its arguments do not matter any more, only that its user learns where it went.
+    anything = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+    app.command(hidden=True, context_settings=anything)(reproduce)
 
 
 def costs(
     context: typer.Context,
     runs: Annotated[
-        list[Path] | None, typer.Argument(help="Run folders to read; nothing is run then.")
+        list[Path] | None, typer.Argument(help="Folders of finished runs; nothing is run then.")
     ] = None,
     methods: Annotated[
-        str | None, typer.Option(help="Names separated by commas; default: all that send.")
+        str | None,
+        typer.Option(
+            help="Names in `feddep methods`, separated by commas; default: all that send anything."
+        ),
     ] = None,
     dataset: Dataset = None,
     clients: Clients = None,
     rounds: Annotated[int | None, typer.Option(help="Rounds of training; default: 3.")] = None,
     seed: Seed = None,
-    preset: Annotated[str | None, typer.Option(help="tuned or paper; default: paper.")] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="tuned, paper, or the path of a choice that `feddep tune` wrote; default: paper."
+        ),
+    ] = None,
     workers: Workers = None,
     device: Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Markdown file to write as well.")] = None,
     as_json: AsJson = False,
     settings: Settings = None,
 ) -> None:
-    """Measure what each method sends and how long it takes, beside the paper's formulas."""
+    """Measure what each method sends and how long it takes."""
     from feddep.reports.costs import costs_json, costs_markdown
     from feddep.runs.files import read_record, write_atomically
 
@@ -79,7 +88,7 @@ def costs(
     if as_json:
         print_json(costs_json(records))
         return
-    out_console.print(page, soft_wrap=True, markup=False, end="")
+    out_console.print(page, soft_wrap=True, end="")
 
 
 def _run_for_costs(
@@ -91,32 +100,43 @@ def _run_for_costs(
     names = methods_to_run([name.strip() for name in methods.split(",")] if methods else [])
     common = {"training.rounds": ROUNDS, "preset": "paper"} | given
     each = [common | {"method": name} for name in names]
-    specs = [spec_of(own) for own in each]  # all of them, before the first is run
-    return run_each(each, folder_for("costs", specs[0]), workers, device)
+    return run_each(each, "costs", None, workers, device)[0]
 
 
 def sweep(
-    file: Annotated[Path, typer.Argument(help="A declaration, such as mine.toml.")],
+    file: Annotated[Path, typer.Argument(help="A declaration: a TOML file with a table [grid].")],
     at_once: AtOnce = None,
 ) -> None:
-    """Run what a sweep still lacks and print its table; stop it at any time and go on later."""
+    """Run every combination of settings that a file declares, and print their scores.
+
+    Only what has no record yet is run, so a sweep can be stopped at any time and continued by the
+    same command.
+    """
     from feddep.reports.summary import summary_table
     from feddep.sweeps.sweep import Sweep
 
     declared = Sweep.read(file)
     run_missing(declared, at_once)
-    out_console.print(summary_table(declared.records()), soft_wrap=True)
+    say(summary_table(declared.records()))
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders; each gets a page of its own.")],
-    out: Annotated[
-        Path | None, typer.Option(help="Folder to write into; default: each run's own.")
+    runs: Annotated[
+        list[Path] | None, typer.Argument(help="Folders of finished runs; each gets a page.")
     ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write the pages into; default: each run's own.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", hidden=True)] = False,
 ) -> None:
     """Write a page about each run that works offline; runs nothing."""
     from feddep.reports.run_page import write_run_page
 
+    if quick or not runs:
+        raise InputError(
+            "name the folders of finished runs, as in `feddep report runs/first`; the report of "
+            "all sweeps of the study is `feddep-study report`"
+        )
     for run in runs:
         if run.is_file():
             raise InputError(f"expected the folder of a run (got the file {run})")
@@ -128,30 +148,43 @@ def report(
             "to have each page in its run's folder"
         )
     for run in runs:
-        path = write_run_page(run, out and out / f"{run.resolve().name}.html")
-        out_console.print(str(path), soft_wrap=True)
+        say(write_run_page(run, out and out / f"{run.resolve().name}.html"))
 
 
 def tune(
     method: Method,
-    dataset: Annotated[str, typer.Option(help="Name of a data set or path of a folder.")],
+    dataset: DatasetName,
     clients: Clients = None,
     trials: Annotated[int, typer.Option(help="Settings to try.")] = 12,
-    seeds: Annotated[int, typer.Option(help="Runs of each, with seeds from 0.")] = 2,
+    seeds: Annotated[int, typer.Option(help="Runs of each setting, with seeds from 0.")] = 2,
     split: Annotated[
-        list[str] | None, typer.Option(help="Kind of split; several: their scores count alike.")
+        list[str] | None,
+        typer.Option(
+            help=f"{one_of(SPLITS)}; if given several times, their scores count alike.",
+            autocompletion=completed(SPLITS),
+        ),
     ] = None,
     at_once: AtOnce = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of records and choice; default: runs/tuning.")
+        Path | None,
+        typer.Option(help="Folder of the records and the choice; default: runs/tuning."),
     ] = None,
     settings: Settings = None,
+    write: Annotated[bool, typer.Option("--write", hidden=True)] = False,
 ) -> None:
-    """Search for settings by validation score; stop it at any time and go on later."""
+    """Search for settings by validation score and store the best.
+
+    The choice can be given to --preset of `feddep run` and `feddep compare`. A search can be
+    stopped at any time and continued by the same command.
+    """
     from feddep.reports.tuning import HEADINGS, tuning_rows
     from feddep.sweeps.tuning import FOLDER, Tuning
 
-    fixed = given_settings(settings, clients=clients)
+    if write:
+        raise InputError(
+            "feddep tune leaves the installed presets alone; give the file of the choice to "
+            "--preset (the study's presets are written by `feddep-study`)"
+        )
     folder = out or FOLDER
     tuning = Tuning.declare(
         method,
@@ -159,14 +192,22 @@ def tune(
         trials=trials,
         seeds=seeds,
         splits=split or (),
-        fixed=fixed,
+        fixed=given_settings(settings, clients=clients),
         folder=folder,
     )
     check_writable(folder)  # the choice is written even where nothing is left to run
     run_missing(tuning.runs, at_once)
     outcome = tuning.outcome()
     out_console.print(table_of(HEADINGS, tuning_rows(outcome)))
-    err_console.print(f"choice: {tuning.write_choice(outcome)}", soft_wrap=True)
+    note(f"choice: {tuning.write_choice(outcome)}")
+
+
+def reproduce() -> None:
+    """Say where the reproduction of the paper is."""
+    raise InputError(
+        "the reproduction of the paper is a package of its own, in the folder study of the "
+        "repository; use `feddep-study reproduce`"
+    )
 
 
 def run_missing(declared: "Sweep", at_once: int | None) -> None:

@@ -1,11 +1,34 @@
 """Which mechanism stands between a silo's edges and what leaves it."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from annotated_types import Ge, Gt, Lt
+from pydantic import BeforeValidator
+
+from feddep.errors import unknown
 
 Mechanism = Literal["nfdp", "one-shot", "randomised-response", "dp-sgd", "none"]
+
+_OTHER_SPELLINGS = {"randomized-response": "randomised-response"}
+
+
+def mechanism_named(name: str) -> Mechanism:
+    """The mechanism of this name, or of another spelling of it, as it is stored.
+
+    Raises:
+        InputError: there is none; it lists those that there are.
+    """
+    known: tuple[Mechanism, ...] = get_args(Mechanism)
+    for mechanism in known:
+        if mechanism == _OTHER_SPELLINGS.get(name, name):
+            return mechanism
+    raise unknown("mechanism", name, known)
+
+
+def _as_stored(name: object) -> object:
+    """Only translates: a spec that refuses a value says which key it belongs to."""
+    return _OTHER_SPELLINGS.get(name, name) if isinstance(name, str) else name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +56,7 @@ class PrivacySpec:
             send nothing but a classifier train it with DP-SGD too. 0 sets no cap.
     """
 
-    mechanism: Mechanism = "nfdp"
+    mechanism: Annotated[Mechanism, BeforeValidator(_as_stored)] = "nfdp"
     epsilon: Annotated[float, Ge(0)] = 0.0
     delta: Annotated[float, Gt(0), Lt(1)] = 1e-5
     delta_prime: Annotated[float, Gt(0), Lt(1)] = 1e-5
@@ -41,6 +64,10 @@ class PrivacySpec:
     clip: Annotated[float, Gt(0)] = 1.0
     keep_edge: Annotated[float, Ge(0), Lt(1)] = 0.0
     occurrences: Annotated[int, Ge(0)] = 0
+
+    def __post_init__(self) -> None:
+        # A name that nothing acts on would be no mechanism at all.
+        object.__setattr__(self, "mechanism", mechanism_named(self.mechanism))
 
     @property
     def edges_capped(self) -> bool:

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from feddep.errors import DataError, InputError, unknown
+from feddep.errors import DataError, InputError
 from feddep.privacy.accountant import example_level, noise_for, price
 from feddep.privacy.edge_level import edge_noise
 from feddep.privacy.events import (
@@ -22,7 +22,7 @@ from feddep.privacy.events import (
 )
 from feddep.privacy.occurrences import touched_examples
 from feddep.privacy.sampling import one_shot_delta, paper_step
-from feddep.privacy.spec import Mechanism
+from feddep.privacy.spec import mechanism_named
 from feddep.privacy.statement import statement
 from feddep.runs.accounting import edge_entry, finite, plain, privacy_record, response_event
 from feddep.runs.files import read_record
@@ -70,8 +70,7 @@ class Question:
 
 def answer(question: Question) -> dict[str, Any]:
     """``per_step``, ``paper``, ``composed``, ``sound`` and a statement, as plain data."""
-    _check(question)
-    q = question
+    q = _checked(question)
     step = paper_step(q.min_degree, q.fanout)
     events = _events(q)
     prices = price(events, q.edges, q.delta_prime)
@@ -132,15 +131,15 @@ def _edges(events: Sequence[Event]) -> int:
     return sum(degree * count for degree, count in degrees) // 2
 
 
-def _check(q: Question) -> None:
-    if q.mechanism not in get_args(Mechanism):
-        raise unknown("mechanism", q.mechanism, get_args(Mechanism))
+def _checked(question: Question) -> Question:
+    q = replace(question, mechanism=mechanism_named(question.mechanism))
     for names, fits, expected in _RANGES:
         for name in names:
             if not fits(getattr(q, name)):
                 raise InputError(f"{name} must be {expected} (got {getattr(q, name)})")
     if q.mechanism == "randomised-response" and q.epsilon == 0:
         raise InputError("randomised response needs its ε; give --epsilon, for example 8")
+    return q
 
 
 _RANGES: Sequence[tuple[Sequence[str], Callable[[float], bool], str]] = (

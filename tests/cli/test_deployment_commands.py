@@ -2,17 +2,14 @@
 
 import json
 import shutil
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from calls import Feddep, Outcome
 
-from feddep.cli import main as cli
 from feddep.deployment.operations import doctor, programs
 from feddep.deployment.operations.doctor import Check
 from feddep.deployment.operations.kit import Kit, init, read_kit
@@ -24,29 +21,6 @@ from feddep.federation.messages import Reply
 from feddep.scenario.spec import RunSpec
 
 SPEC = 'method = "fedavg"\npreset = "paper"\n[partition]\nclients = 2\n[training]\nrounds = 2\n'
-
-
-@dataclass(frozen=True)
-class Outcome:
-    code: int
-    out: str
-    err: str
-
-
-Feddep = Callable[..., Outcome]
-
-
-@pytest.fixture
-def feddep(tmp_path, monkeypatch, capsys) -> Feddep:
-    """Calls the command line in an empty folder, which is the current one."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("FEDDEP_DEBUG", raising=False)
-
-    def call(*arguments: object) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["feddep", *map(str, arguments)])
-        return Outcome(cli._exit_code(), *capsys.readouterr())
-
-    return call
 
 
 @pytest.fixture(scope="module")
@@ -109,10 +83,10 @@ class TestDeploy:
         assert feddep("deploy", *command).code == 2
 
 
-class TestLedger:
+class TestDisclosures:
     @pytest.fixture
-    def ledger(self, tmp_path) -> DisclosureLog:
-        disclosures = DisclosureLog(tmp_path / "ledger.jsonl")
+    def log(self, tmp_path) -> DisclosureLog:
+        disclosures = DisclosureLog(tmp_path / "disclosures.jsonl")
         for round in range(3):
             reply = Reply(0, {"classifier/bias": np.zeros(2)}, {"loss": 0.5})
             disclosures.append(
@@ -120,37 +94,38 @@ class TestLedger:
             )
         return disclosures
 
-    def test_an_unbroken_one(self, feddep, ledger):
-        done = feddep("ledger", "verify", "ledger.jsonl")
-        number, digest = ledger.head()
+    @pytest.mark.parametrize("command", ["disclosures", "ledger"])
+    def test_an_unbroken_one(self, feddep, log, command):
+        done = feddep(command, "verify", "disclosures.jsonl")
+        number, digest = log.head()
         assert done.code == 0
-        assert done.out == f"3 lines of 1 runs, 48 bytes: unbroken\nhead {number}:{digest}\n"
+        assert done.out == f"3 lines of 1 run, 48 bytes: unbroken\nhead {number}:{digest}\n"
 
-    def test_a_head_that_was_noted(self, feddep, ledger):
-        number, digest = ledger.head()
-        assert feddep("ledger", "verify", ledger.path, "--head", f"{number}:{digest}").code == 0
-        done = feddep("ledger", "verify", ledger.path, "--head", f"{number}:{'0' * 64}")
+    def test_a_head_that_was_noted(self, feddep, log):
+        number, digest = log.head()
+        assert feddep("disclosures", "verify", log.path, "--head", f"{number}:{digest}").code == 0
+        done = feddep("disclosures", "verify", log.path, "--head", f"{number}:{'0' * 64}")
         assert done.code == 2
         assert "the log was rewritten" in done.err
-        done = feddep("ledger", "verify", ledger.path, "--head", f"9:{digest}")
+        done = feddep("disclosures", "verify", log.path, "--head", f"9:{digest}")
         assert done.code == 2
         assert "lines were cut off" in done.err
 
     @pytest.mark.parametrize("head", ["", "3", "3:", ":abc", "three:abc", "-3:abc"])
-    def test_a_head_that_is_none(self, feddep, ledger, head):
-        done = feddep("ledger", "verify", ledger.path, "--head", head)
+    def test_a_head_that_is_none(self, feddep, log, head):
+        done = feddep("disclosures", "verify", log.path, "--head", head)
         assert done.code == 2
         assert "--head is NUMBER:HASH" in done.err
 
-    def test_a_broken_one(self, feddep, ledger):
-        text = ledger.path.read_text()
-        ledger.path.write_text(text.replace('"round":1', '"round":7'))
-        done = feddep("ledger", "verify", ledger.path)
+    def test_a_broken_one(self, feddep, log):
+        text = log.path.read_text()
+        log.path.write_text(text.replace('"round":1', '"round":7'))
+        done = feddep("disclosures", "verify", log.path)
         assert (done.code, done.out) == (2, "")
         assert "line 2 has a wrong hash" in done.err
 
     def test_none_at_all(self, feddep):
-        assert feddep("ledger", "verify", "nowhere.jsonl").code == 2
+        assert feddep("disclosures", "verify", "nowhere.jsonl").code == 2
 
 
 class TestDoctor:

@@ -1,0 +1,115 @@
+"""Failures and Ctrl-C: exit codes, what is said, and what a stopped run leaves to be resumed."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from calls import FILES, RUN, TINY, Feddep, history, interrupt_in, record
+from safetensors.numpy import load_file
+
+from feddep.errors import RuntimeFailureError
+from feddep.runtime import inprocess
+
+
+def fail_with(error: BaseException) -> Callable[..., None]:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (RuntimeFailureError("the worker ended"), 1, "error: the worker ended"),
+        (OSError(28, "No space left on device"), 1, "No space left on device"),
+        (MemoryError(), 1, "error: MemoryError"),
+        (KeyError("weights"), 1, "KeyError: 'weights'\nThis should not happen"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_a_failure_is_one_sentence_and_an_exit_code(
+    feddep: Feddep,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    code: int,
+    said: str,
+):
+    monkeypatch.setattr("feddep.runs.pipeline.run", fail_with(error))
+    outcome = feddep(*RUN, "--json", "--out", "run")
+    assert outcome.code == code
+    assert outcome.out == ""
+    assert said in outcome.err
+    assert "Traceback" not in outcome.err
+    assert not Path("run").exists(), "there is nothing to resume"
+
+
+def test_with_feddep_debug_an_unexpected_error_is_raised(
+    feddep: Feddep, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("feddep.runs.pipeline.run", fail_with(KeyError("weights")))
+    monkeypatch.setenv("FEDDEP_DEBUG", "1")
+    with pytest.raises(KeyError):
+        feddep(*RUN)
+
+
+# Ctrl-C
+
+
+@pytest.mark.parametrize("method", ["fedavg", "local"])
+def test_ctrl_c_leaves_a_run_that_resumes_to_the_same_result(
+    feddep: Feddep, monkeypatch: pytest.MonkeyPatch, method: str
+):
+    command = ["run", *TINY, "--rounds", 4, "--method", method]
+    feddep(*command, "--out", "undisturbed")
+    with monkeypatch.context() as patch:
+        interrupt_in(patch, round_=2)
+        outcome = feddep(*command, "--json", "--out", "run")
+    assert outcome.code == 130
+    assert outcome.out == ""
+    assert "--resume" in outcome.err
+    assert not Path("run/record.json").exists()
+    assert Path("run/checkpoint.bin").exists()
+
+    assert feddep(*command, "--out", "run", "--resume").code == 0
+    assert record("run") == record("undisturbed")
+    assert history("run") == history("undisturbed")
+    assert {file.name for file in Path("run").iterdir()} == FILES
+    one, other = (load_file(f"{run}/model.safetensors") for run in ("run", "undisturbed"))
+    assert one.keys() == other.keys()
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def test_a_second_ctrl_c_stops_at_once(feddep: Feddep, monkeypatch: pytest.MonkeyPatch):
+    interrupt_in(monkeypatch, round_=1, times=2)
+    assert feddep(*RUN, "--out", "run").code == 130
+    assert not Path("run").exists(), "it did not even wait for a checkpoint"
+
+
+def test_after_a_run_ctrl_c_is_what_it_was_before(feddep: Feddep):
+    before = signal.getsignal(signal.SIGINT)
+    feddep(*RUN)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_worker_is_out_of_reach_of_ctrl_c_and_of_modules_in_the_current_folder():
+    worker = inprocess._Worker([0], {})
+    try:
+        assert os.getpgid(worker._process.pid) != os.getpgrp()
+        assert "-P" in worker._process.args
+    finally:
+        worker.stop()
+
+
+def test_a_damaged_checkpoint_is_named(feddep: Feddep, monkeypatch: pytest.MonkeyPatch):
+    with monkeypatch.context() as patch:
+        interrupt_in(patch, round_=1)
+        feddep(*RUN, "--out", "run")
+    Path("run/checkpoint.bin").write_bytes(b"x" * 20)
+    outcome = feddep(*RUN, "--out", "run", "--resume")
+    assert outcome.code == 2
+    assert "run/checkpoint.bin is damaged" in outcome.err
+    assert "delete it and start again" in outcome.err
