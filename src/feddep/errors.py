@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 
 class FeddepError(Exception):
-    """Base of every error that says what was expected, what came, and what to do."""
+    """Base of all errors; each says what was expected, what was found, and what to do."""
 
 
 class InputError(FeddepError):
@@ -16,7 +16,7 @@ class DataError(InputError):
 
 
 class DivergedError(InputError):
-    """Training ran away with the settings that the user gave: its loss is no longer a number."""
+    """Training diverged with the settings that the user gave: the loss is no longer a number."""
 
 
 class DisclosureError(FeddepError):

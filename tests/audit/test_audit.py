@@ -104,7 +104,7 @@ def test_a_method_that_sends_no_weights_leaves_only_the_control():
 
 
 def test_what_cannot_be_audited_is_refused():
-    with pytest.raises(InputError, match="nobody to attack"):
+    with pytest.raises(InputError, match="expected a federated method"):
         audit(spec_of(method="global"), Plan())
     with pytest.raises(InputError, match="at least one run"):
         audit(spec_of(), Plan(), runs=0)

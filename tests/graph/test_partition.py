@@ -196,7 +196,7 @@ class TestErrors:
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_more_clients_than_nodes(self, kind):
-        with pytest.raises(InputError, match=r"3 nodes .* \(got 4\); lower the number of clients"):
+        with pytest.raises(InputError, match=r"at most 3 clients.* \(got 4\); lower the number of"):
             assign(graph_of([], 3), PartitionSpec(kind=kind, clients=4), Seeds(0))
 
     def test_no_clients(self):

@@ -237,7 +237,7 @@ class TestQuestion:
             ({"fanout": 0}, "fanout must be at least 1"),
             ({"epochs": -1}, "epochs must be 0 or more"),
             ({"delta_prime": 1}, "delta_prime must be between"),
-            ({"mechanism": "randomised-response"}, "needs its ε"),
+            ({"mechanism": "randomised-response"}, "needs ε; give --epsilon"),
             ({"keep_edge": 1.0}, "keep_edge must be at least 0 and below 1"),
             ({"occurrences": -1}, "occurrences must be 0 or more"),
         ],

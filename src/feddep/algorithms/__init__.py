@@ -1,4 +1,4 @@
-"""The methods, one small file each, and the one table of them.
+"""The methods, one small file each, and the table of them.
 
 The package is not called ``methods`` because that is the public function ``feddep.methods()``.
 """
@@ -46,17 +46,17 @@ METHODS: dict[str, Method] = {
 
 
 def find_method(name: str) -> Method:
-    """The method of that name, or of somebody's own module: ``package.module:ATTRIBUTE``.
+    """The method of that name, or from a user's own module: ``package.module:ATTRIBUTE``.
 
-    A method's name is what finds it again, in a worker or when a run is resumed; so one from a
-    module is named after its place, whatever it calls itself.
+    Workers and resumed runs find a method by its name; so a method from a module is named after
+    its address, whatever it calls itself.
 
     Raises:
         InputError: the name is unknown, or the module has no such method; it says why.
     """
     if not isinstance(name, str):
         raise InputError(
-            "a method is given by name, or by its place as package.module:ATTRIBUTE "
+            "expected a method's name, or its address package.module:ATTRIBUTE "
             f"(got {type(name).__name__})"
         )
     if is_import_path(name):
@@ -67,12 +67,12 @@ def find_method(name: str) -> Method:
 
 
 def is_import_path(name: str) -> bool:
-    """Whether a name is the place of a user's own method, ``package.module:ATTRIBUTE``."""
+    """Whether a name is the address of a user's own method, ``package.module:ATTRIBUTE``."""
     return ":" in name
 
 
 def fingerprint(name: str) -> str | None:
-    """Of the file that a method of somebody's own stands in, which may change; None for ours."""
+    """A hash of the file that holds a user's own method, which may change; None for ours."""
     if not is_import_path(name):
         return None
     find_method(name)  # or there may be no such file
@@ -83,10 +83,12 @@ def fingerprint(name: str) -> str | None:
 def _imported(name: str) -> Method:
     module, _, attribute = name.partition(":")
     if module == "__main__":  # a worker is another program, with another __main__
-        raise InputError(f"the method {name} must stand in a module of its own, not in a script")
+        raise InputError(
+            f"expected a method in a module that can be imported (got {name}, in a script)"
+        )
     try:
         found = getattr(import_module(module), attribute, None)
-    except Exception as error:  # it is the user's code that is run here: anything may happen
+    except Exception as error:  # this runs the user's code: anything may happen
         lost = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
         remedy = "; its folder must be on the import path, e.g. with PYTHONPATH=." if lost else ""
         raise InputError(

@@ -1,4 +1,4 @@
-"""Global: one party holds the whole graph, no edge is lost. Local with one client, in short."""
+"""Global: one party holds the whole graph and no edge is lost; in short, Local with one client."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""FedDEP without deep embeddings: prototypes of features (L = 0), the rest as FedDEP."""
+"""FedDEP without deep embeddings: prototypes of features (L = 0), otherwise as FedDEP."""
 
 from dataclasses import replace
 

@@ -1,9 +1,9 @@
 """FedDEP without noise-free sampling: DP-SGD on the local GNN instead.
 
-Its noise multiplier is the paper's, 2, unless the run asks for another (``privacy.noise``). It
-takes the place of both stages of NFDP: the local GNN sees full neighbour lists, its gradients are
-clipped one by one and noised, and no generated neighbour is dropped. F is trained as in every other
-method; it was not NFDP that protected it.
+The noise multiplier is the paper's, 2, unless the run sets another (``privacy.noise``). DP-SGD
+replaces both stages of NFDP: the local GNN sees full neighbour lists, each example's gradient is
+clipped and their sum noised, and no generated neighbour is dropped. F is trained as in every other
+method; NFDP did not protect it either.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""FedDEP without prototypes: the generators ask the other clients in every epoch."""
+"""FedDEP without prototypes: generators ask the other clients for gradients in every epoch."""
 
 from dataclasses import replace
 

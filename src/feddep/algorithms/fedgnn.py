@@ -1,8 +1,8 @@
 """FedGNN: neighbours expanded through a trusted third party; updates clipped and noised.
 
-Source: Wu et al. 2022, whose clip norm we take, and the paper's section 4.1, which sets σ = 2. In
-the original a server that is trusted with encrypted ids matches users across clients and returns
-fixed embeddings of their neighbours. Here these are the neighbours' features, and GraphSAGE runs
+Source: Wu et al. 2022, whose clip norm we use, and the paper's section 4.1, which sets σ = 2. In
+the original, a server that is trusted with encrypted ids matches users across clients and returns
+fixed embeddings of their neighbours. Here it returns the neighbours' features, and GraphSAGE runs
 on the subgraph with those nodes added.
 """
 

@@ -1,10 +1,10 @@
 """FedGraph: the last layer also takes hidden states of neighbours at other clients.
 
 Source: Chen et al. 2021. Clients know that external neighbours exist. Layer 1 is local; before a
-round in which they are refreshed, every client computes the hidden states of its nodes that others
-link to with the current classifier, and those go to the linked clients. In the original a DDPG
-agent on the server chooses how many neighbours to sample; here the fan-out is fixed, as in every
-other method. Averages are weighted by training nodes, that is by what the batches hold in all.
+round with a refresh, every client computes the hidden states of the nodes that others link to,
+with the current classifier, and these go to the linked clients. In the original, a DDPG agent on
+the server chooses how many neighbours to sample; here the fan-out is fixed, as in every other
+method. Averages are weighted by training nodes, the total size of a client's batches.
 """
 
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ class AveragingWithHiddenStates(Averaging):
     mender: Mender | None = field(default_factory=KnownNeighbours)
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, RoundReport]:
-        """Refreshes the hidden states if it is time, then goes on as ever."""
+        """Refreshes the hidden states if they are due, then averages as usual."""
         if ask.round % spec.generator.refresh == 0:
             matching = Matching(state)
             weights = group(state, "classifier") or to_arrays(spec.classifier())
@@ -44,7 +44,7 @@ class AveragingWithHiddenStates(Averaging):
         return super().serve(spec, ask, state)
 
     def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
-        """Shows hidden states, takes in those of neighbours, or goes on as ever."""
+        """Sends hidden states, receives those of neighbours, or trains as usual."""
         if request.step == "show":
             model = silo.classifier(group(request.arrays, "classifier"))
             with torch.no_grad():

@@ -1,9 +1,9 @@
 """FedGSL, a reconstruction: structure learning over noised node codes.
 
-Made without the text of the original (Zhao et al. 2022). What the paper says about it: clients
-upload noised codes of their nodes, and a graph across clients is learnt from them. Here the codes
-are low-dimensional embeddings of each client's own GNN, and the server links each node to the
-nearest codes of other clients.
+Written without the text of the original (Zhao et al. 2022). The FedDEP paper says this about it:
+clients upload noised codes of their nodes, and a graph across clients is learnt from them. Here
+the codes are low-dimensional embeddings of each client's own GNN, and the server links each node to
+the nearest codes of other clients.
 """
 
 from feddep.algorithms.method import Method

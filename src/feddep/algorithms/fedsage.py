@@ -1,7 +1,7 @@
 """FedSage+: NeighGen generates features of missing neighbours, which become nodes of the graph.
 
 Source: Zhang et al. 2021; the paper calls it FedSage. Messages flow from a generated node to the
-real one it was made for, so it does change what is predicted there.
+real node that it was generated for, so it does affect predictions there.
 """
 
 from feddep.algorithms.method import Method
@@ -15,6 +15,6 @@ METHOD = Method(
     summary="FedSage+: GraphSAGE averaged over subgraphs with generated nodes added.",
     phases=(LocalGnnTraining(), NeighGenTraining(), Averaging(mender=AddedNodes())),
     discloses=frozenset({"neighgen", "gradients", "classifier"}),
-    # Depth 0: what is generated are features. No Bernoulli sampler: all that is missing is added.
+    # Depth 0: features are generated. No Bernoulli sampler: every generated neighbour is added.
     settings={"embedding.depth": 0, "generator.keep": 1.0},
 )

@@ -1,4 +1,4 @@
-"""What a method is: an ordered tuple of phases, and what it admits to."""
+"""What a method is: an ordered tuple of phases, and its declarations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,15 +18,15 @@ class Method:
         phases: its conversations, in order.
         discloses: groups of arrays that leave a client.
         settings: keys of the spec that make the method what it is; they cannot be changed.
-        defaults: keys of the spec that the method starts from, above the paper's values for a data
-            set; tuned values and users may change them.
-        preset_of: the method whose tuned settings are used; an ablation must differ from it in
+        defaults: keys of the spec that override the paper's values for a data set; tuned presets
+            and users may change them.
+        preset_of: the method whose tuned settings are used, so that an ablation differs from it in
             nothing but what it leaves out.
-        sees_cross_edges: a third party that knows the edges between clients takes part, against
-            the premise that nobody does; every table marks it.
+        sees_cross_edges: a third party that knows the edges between clients takes part, although
+            the problem assumes that nobody does; every table marks it.
         fusion: which of the classifier's layers take embeddings of missing neighbours.
-        reconstruction: made from what the paper says about it, without the text of the
-            original; every table says so.
+        reconstruction: written from the paper's description, without the text of the original;
+            every table says so.
         whole_graph: one party holds the whole graph; the number of clients does not matter.
     """
 

@@ -1,4 +1,4 @@
-"""Oracle: F fused with the true missing neighbours' embeddings, what a perfect DGen would give."""
+"""Oracle: F fused with the true missing neighbours' embeddings, as from a perfect DGen."""
 
 from feddep.algorithms import feddep
 from feddep.algorithms.method import Method

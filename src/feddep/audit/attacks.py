@@ -1,8 +1,7 @@
-"""Attackers: from what the server saw, and all else but coins and noise, a score for each pair.
+"""Attackers: they score each pair by what the server saw, knowing all but coins and noise.
 
-A higher score means that the pair is rather an edge. One more way to attack is one more class and
-one more entry in :data:`ATTACKS`. An attack that finds little proves little: a cleverer one may
-find more.
+A higher score means that the pair is more likely to be an edge. A new attack is one class and one
+entry in :data:`ATTACKS`. An attack that finds little proves little: a cleverer one may find more.
 """
 
 from collections.abc import Iterator, Sequence
@@ -65,11 +64,11 @@ class Attack(Protocol):
 
     @property
     def threshold(self) -> float | None:
-        """The score above which a pair is taken for an edge; None if only the order counts."""
+        """The score above which a pair is called an edge; None if only the order counts."""
         ...
 
     def applies(self, known: Knowledge) -> bool:
-        """Whether the transcript holds what the attack works on."""
+        """Whether the transcript holds what the attack needs."""
         ...
 
     def scores(self, known: Knowledge, pairs: Pairs) -> Floats:
@@ -81,10 +80,10 @@ class Attack(Protocol):
 class LossAttack:
     """A client that trained with an edge sends weights that do better with it.
 
-    The gain of a pair under weights W is the fall of its ends' cross-entropy when the edge is put
-    in; only ends that are training nodes count. The score is Σ gain(W) − gain(W⁰) over the
-    weights W that the client sent, where W⁰ are those it was sent first: what the edge is worth
-    to weights that nobody has trained says nothing.
+    The gain of a pair under weights W is the fall in its ends' cross-entropy when the edge is
+    added; only ends that are training nodes count. The score is Σ gain(W) − gain(W⁰) over the
+    weights W that the client sent, where W⁰ are the first ones it received: what the edge is worth
+    to untrained weights says nothing.
     """
 
     threshold: float | None = None
@@ -110,13 +109,13 @@ class UpdatesAttack:
     """What a client's training did beyond what it would have done without any canary.
 
     The attacker repeats each training, from the weights W that the client received, on the graph
-    without canaries and with random draws of his own; W̄ is the mean of a few repetitions. What
-    the client sent besides, S = W' − W̄, points to where the canaries' gradients pulled. The
+    without canaries and with random draws of its own; W̄ is the mean of a few repetitions. The
+    rest of what the client sent, S = W' − W̄, points where the canaries' gradients pulled. The
     score is Σ gain(W + S) − gain(W − S), the derivative along S of what the edge is worth (see
     :class:`LossAttack`), which to first order is the product of S with the edge's own gradient.
 
     Args:
-        repetitions: of each training; more of them, less noise of the attacker's own.
+        repetitions: of each training; the more, the less noise of the attacker's own.
     """
 
     threshold: float | None = None
@@ -158,7 +157,7 @@ def _worlds(known: Knowledge, pairs: Pairs) -> tuple[list[Longs], list["_Worlds"
 class _Worlds:
     """One client's graph without any pair, and with those of each batch.
 
-    Pairs of one batch share no node, so all of them are put in at once.
+    Pairs of one batch share no node, so all of them are added at once.
     """
 
     def __init__(self, known: Knowledge, client: int, pairs: Pairs) -> None:
@@ -193,7 +192,7 @@ class _Worlds:
 
 @dataclass(frozen=True)
 class SumsAttack:
-    """Neighbour sums s_u minus those of the known neighbours leave the canary's features.
+    """Neighbour sums s_u minus the known neighbours' features leave the canary's features.
 
     With the rest e_u, the score of (u, v) is the mean over both ends of 2⟨e_u, x_v⟩/|x_v|² − 1,
     the likelihood ratio of e_u = x_v against e_u = 0 up to a factor: 1 and −1 without noise.

@@ -1,4 +1,4 @@
-"""The story of an audit: some runs with other seeds, attacked, and what they prove together."""
+"""The story of an audit: several runs with different seeds, attacked, and what they prove."""
 
 import json
 import time
@@ -36,7 +36,7 @@ def audit(
         tell: called after every run.
     """
     if runs < 1:
-        raise InputError(f"an audit takes at least one run (got {runs})")
+        raise InputError(f"an audit needs at least one run (got {runs})")
     trials, seconds = [], []
     for number in range(runs):
         started = time.perf_counter()

@@ -16,7 +16,7 @@ from feddep.privacy.audit_statistics import Guesses, guess, pooled
 
 CONFIDENCE = 0.95
 REJECTED_BELOW = 0.001
-"""Only below this p-value a claim is called refuted: with many audits chance gets its turn."""
+"""A claim is called refuted only below this p-value, because many audits are run."""
 
 FEW_FALSE = 0.01
 
@@ -45,7 +45,7 @@ def roc(trials: Sequence[Trial], attack: str) -> Curve:
 
 
 def found_at(curve: Curve, false: float) -> float:
-    """True positives at a rate of false ones; between two thresholds the attacker tosses a coin."""
+    """True positives at a rate of false ones; between two thresholds the attacker flips a coin."""
     below = curve.false <= false
     return float(max(curve.true[below].max(), np.interp(false, curve.false, curve.true)))
 
@@ -70,7 +70,7 @@ def findings(trials: Sequence[Trial], plan: Plan) -> dict[str, Any]:
 
 
 def weakest(claims: Sequence[Guarantee]) -> Guarantee:
-    """What is claimed of all trials: the largest ε, or nothing."""
+    """What is claimed for all trials: the largest ε, or nothing."""
     return max(claims, key=lambda claim: np.inf if claim.epsilon is None else claim.epsilon)
 
 
@@ -90,7 +90,7 @@ def rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def sentences(found: dict[str, Any]) -> list[str]:
-    """The findings for a reader in a hurry."""
+    """The findings in a few sentences."""
     claim = found["claim"]["epsilon"]
     lines = []
     if claim is None:
@@ -103,7 +103,7 @@ def sentences(found: dict[str, Any]) -> list[str]:
             verdict = "REFUTES" if outcome["p_claim"] < REJECTED_BELOW else "does not contradict"
             line += f" and {verdict} the claim ε ≤ {claim:g} (p = {outcome['p_claim']:.2g})"
         lines.append(line + ".")
-    lines.append(f"So many guesses could prove ε ≥ {found['provable']:.2f} at most.")
+    lines.append(f"This many guesses can prove at most ε ≥ {found['provable']:.2f}.")
     if found["prototypes"]:
         near = found["prototypes"]
         lines.append(

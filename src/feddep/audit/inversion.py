@@ -18,7 +18,7 @@ _MOST_NODES = 1000
 
 @dataclass(frozen=True, eq=False)
 class Inversion:
-    """The prototypes of one client beside its nodes.
+    """The prototypes of one client compared with its nodes.
 
     Attributes:
         ratios: ``(C',)``, distance of each prototype to the nearest node's embedding, as a
@@ -40,7 +40,7 @@ def invert(prototypes: Floats, cluster: npt.NDArray[np.int64], silo: Silo) -> In
 
 def nearness(prototypes: Floats, embeddings: Floats) -> Floats:
     """Each prototype's distance to the nearest node over the median distance between nodes."""
-    step = -(-len(embeddings) // _MOST_NODES)  # a median needs no more of a large silo
+    step = -(-len(embeddings) // _MOST_NODES)  # enough for the median of a large silo
     some = embeddings[::step]
     between = cdist(some, some)[np.triu_indices(len(some), k=1)]
     typical = float(np.median(between)) if len(between) else 0.0

@@ -1,4 +1,4 @@
-"""Canary edges: pairs of nodes inside clients that a coin makes edges, and pairs that never are."""
+"""Canary edges: pairs of a client's nodes that a coin turns into edges, and decoys."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Pairs of nodes, both of one client.
+    """Pairs of nodes, both ends at the same client.
 
     Attributes:
         client: ``(k,)``, whose.
@@ -47,7 +47,7 @@ class Pairs:
 
 
 def draw_canaries(graphs: Sequence[Graph], count: int | None, rng: np.random.Generator) -> Pairs:
-    """Disjoint pairs that are no edges, as many as asked for or possible.
+    """Disjoint pairs that are not edges, as many as requested or possible.
 
     Training nodes are paired with each other, and such pairs come first: an edge that nobody
     trains on is a poor canary.

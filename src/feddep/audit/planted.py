@@ -1,7 +1,7 @@
 """Leaks planted on purpose: an audit that does not find them has no teeth.
 
-Each is a phase that any method can be given. Both act on the silo's graph as its privacy mechanism
-left it, as every phase does.
+Each is a phase that can be added to any method. Like every phase, both act on the silo's graph as
+its privacy mechanism left it.
 """
 
 from collections.abc import Sequence

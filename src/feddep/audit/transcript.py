@@ -12,7 +12,7 @@ class Recorder:
     """A transport that keeps what it passes on.
 
     Args:
-        transport: who really carries the messages.
+        transport: what actually carries the messages.
     """
 
     transport: Transport

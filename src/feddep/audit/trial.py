@@ -28,7 +28,7 @@ from feddep.scenario.spec import RunSpec
 from feddep.seeding import Seeds
 
 NEGATIVES = 1000
-"""True positives at 1% false positives need that many pairs that are no edges."""
+"""True positives at 1% false positives need this many pairs that are not edges."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +37,9 @@ class Plan:
 
     Attributes:
         canaries: m; None takes as many as there is room for.
-        share: of the canaries that an attacker who can only rank them guesses about; on those in
-            the middle he abstains.
-        leak: plants a leak: every client also releases its raw neighbour sums.
+        share: of the canaries to guess about, for an attacker who can only rank them; on those in
+            the middle it abstains.
+        leak: plant a leak: every client also releases its raw neighbour sums.
     """
 
     canaries: int | None = None
@@ -55,7 +55,7 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """What one run gave.
+    """The result of one audited run.
 
     Attributes:
         included: ``(m,)``, the coins.
@@ -77,7 +77,9 @@ def run_trial(spec: RunSpec, plan: Plan) -> Trial:
     graphs, seeds = list(shards), Seeds(spec.seed).child("audit")
     canaries = draw_canaries(graphs, plan.canaries, seeds.stream("canaries"))
     if not len(canaries):
-        raise InputError("no client has two nodes without an edge between them: no canaries")
+        raise InputError(
+            "expected a client with two nodes that are not linked, to plant a canary (got none)"
+        )
     decoys = draw_decoys(graphs, canaries, NEGATIVES, seeds.stream("decoys"))
     included = seeds.stream("coins").random(len(canaries)) < 0.5
     planted = with_edges(shards, canaries.where(included))
@@ -97,7 +99,10 @@ def audited_method(name: str, plan: Plan) -> Method:
     """The method with the positive control's release and, if asked for, a leak."""
     method = find_method(name)
     if method.whole_graph:
-        raise InputError(f"{name} has one party that holds everything: there is nobody to attack")
+        raise InputError(
+            f"expected a federated method (got {name}, in which one party holds the whole graph "
+            "and sends nothing to attack)"
+        )
     return with_leaks(method, [LISTS, SUMS] if plan.leak else [LISTS])
 
 

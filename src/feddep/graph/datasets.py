@@ -1,14 +1,14 @@
-"""The published data sets: where their files are found, and that they are what was published.
+"""The published data sets: finding, downloading and verifying their files.
 
-A data set is looked for in ``$FEDDEP_DATA/<name>/``, then in the cache, and is then downloaded into
-the cache. The first place that holds it is final: a damaged file is an error, never a reason to
-look further, because a user who points us at a folder must not get other data than that folder's.
+A data set is looked for in ``$FEDDEP_DATA/<name>/``, then in the cache; if neither has it, it is
+downloaded into the cache. The first place that holds it decides: a damaged file is an error, never
+a reason to look further, because a user who points us at a folder must get that folder's data.
 
 Every file is hashed before it is opened, and the bytes that were hashed are the bytes that are
-opened. Three of the four data sets are pickles, so this is a matter of safety, not only of order.
+opened. Three of the four data sets are pickles, so this is a matter of safety.
 
-Cora was published twice, as other files. Both editions are read into the same graph, array by
-array, so which one a place holds makes no difference to a result.
+Cora was published twice, in different files. Both editions give the same graph, array by array, so
+it makes no difference to a result which one is found.
 """
 
 import os
@@ -42,7 +42,7 @@ class Edition:
     Attributes:
         files: everything that was published, in the order in which it is read.
         reader: turns the files' content into a graph.
-        sources: who has all of the files, in the order in which they are asked.
+        sources: where all of the files can be fetched, in the order in which they are tried.
     """
 
     files: tuple[DataFile, ...]
@@ -73,14 +73,14 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What :func:`get` did for one data set: ``folder`` holds it; ``fetched`` tells if just now."""
+    """What :func:`get` did: the data set is in ``folder``, and ``fetched`` if it was not before."""
 
     name: str
     folder: Path
     fetched: bool
 
 
-# Of everything that was published. An edition's files are those that begin alike.
+# Hashes of everything that was published. An edition's files share a prefix.
 _SHA256 = {
     "ind.cora.x": "23cfa55d91c6f624233f5eb7b6e3f141f1bd2b2ae39608a63cf5d084bb27baab",
     "ind.cora.y": "94465c14eb53e04ca262198dcbb2521ee8af60fb3f3d546cd6ca24a511b0e7d1",
@@ -243,7 +243,7 @@ def download(name: str) -> Path:
     Nothing is written until every file has arrived with the right hash.
 
     Raises:
-        DataError: no source had the files (the message says what was tried), or the cache cannot
+        DataError: no source had the files (the message lists what was tried), or the cache cannot
             be written.
     """
     dataset = lookup(name)
@@ -325,7 +325,7 @@ def cache_folder(dataset: Dataset) -> Path:
 
 
 def _stands(path: Path) -> bool:
-    """True also for a link that leads nowhere: somebody meant the file to be there."""
+    """True for a dangling link too: somebody meant the file to be there."""
     return path.exists() or path.is_symlink()
 
 
@@ -421,7 +421,7 @@ def _write_atomically(path: Path, content: bytes) -> None:
 
 
 def _remove_damaged(folder: Path, dataset: Dataset) -> None:
-    """Drops what is left of an edition that could not be had, so that it is not found first."""
+    """Removes the rest of an edition that could not be fetched, so that it is not found first."""
     with _changing(folder, dataset):
         for edition in dataset.editions:
             for file in _missing_or_damaged(folder, edition):

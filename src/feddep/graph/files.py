@@ -1,6 +1,6 @@
-"""What graph folders and shard collections share: manifests, hashes, CSV and whole replacement.
+"""What graph folders and shard collections share: manifests, hashes, CSV and atomic replacement.
 
-Hashes are checked before a file is opened. Folders are written beside their place and then renamed,
+Hashes are checked before a file is opened. A folder is written beside its place and then renamed,
 so there is never half of one.
 """
 
@@ -32,7 +32,7 @@ _ROWS_AT_ONCE = 1 << 16
 
 
 class Manifest(BaseModel):
-    """What a folder says of itself; unknown fields and converted types are refused."""
+    """What a folder says about itself; unknown fields and wrong types are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -41,7 +41,7 @@ _AnyManifest = TypeVar("_AnyManifest", bound=Manifest)
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Writes the manifest of a folder, which is to be the last of its files."""
+    """Writes the manifest of a folder; it must be the last file to be written."""
     (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
 
@@ -59,7 +59,7 @@ def read_manifest(folder: Path, kind: type[_AnyManifest]) -> _AnyManifest:
 
 
 def format_of(folder: Path) -> str | None:
-    """The format named in a folder's manifest, or None where there is no such thing."""
+    """The format named in a folder's manifest, or None if there is none."""
     try:
         content = json.loads((folder / MANIFEST).read_bytes())
     except (OSError, ValueError):
@@ -78,7 +78,7 @@ def verify_files(
     required: set[str],
     optional: frozenset[str] | set[str] = frozenset(),
 ) -> None:
-    """Holds every file to its hash in the manifest; an optional file may be absent."""
+    """Checks every file against its hash in the manifest; an optional file may be absent."""
     if not required <= hashes.keys() <= required | optional:
         odd = sorted((hashes.keys() ^ required) - optional)
         raise DataError(f"{folder / MANIFEST}: files: missing or not expected: {', '.join(odd)}")
@@ -142,7 +142,7 @@ def expected_at(path: Path, line: int, expectation: str, got: object) -> str:
 
 @contextmanager
 def as_data_error(path: Path) -> Iterator[None]:
-    """Turns what a broken file provokes into an error that names the file."""
+    """Turns any error caused by a broken file into one that names the file."""
     try:
         yield
     except DataError:
@@ -153,7 +153,7 @@ def as_data_error(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(folder: Path, overwrite: bool) -> Iterator[Path]:
-    """A draft folder to fill; it takes the place of ``folder`` when all went well."""
+    """A draft folder to fill; it replaces ``folder`` if nothing goes wrong."""
     target = folder.resolve()
     _refuse_to_lose(target, overwrite)
     draft = _sibling(target)

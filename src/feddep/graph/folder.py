@@ -75,8 +75,8 @@ def read_graph(folder: AnyPath) -> Graph:
     """The graph in a graph folder, exactly as it was written.
 
     Raises:
-        DataError: a file is missing, is not the one that the manifest describes, or its content
-            makes no graph.
+        DataError: a file is missing, does not match the manifest, or its content is not a valid
+            graph.
     """
     folder = Path(folder)
     manifest = read_manifest(folder, _GraphManifest)
@@ -102,12 +102,12 @@ def read_graph(folder: AnyPath) -> Graph:
 
 
 def is_graph_folder(folder: AnyPath) -> bool:
-    """Whether a graph folder stands here, by its manifest's format name."""
+    """Whether this is a graph folder, by the format named in its manifest."""
     return format_of(Path(folder)) == "feddep-graph"
 
 
 def fill_graph_folder(graph: Graph, folder: Path) -> None:
-    """Writes the files of a graph folder into ``folder``, which need not exist yet."""
+    """Writes the files of a graph folder into ``folder``, creating it if necessary."""
     folder.mkdir(parents=True, exist_ok=True)
     _check_ids_can_be_written(graph.node_ids)
     labels = np.where(graph.labels < 0, "", graph.labels.astype(np.str_))
@@ -165,7 +165,7 @@ def read_id_pairs(path: Path, ids: str) -> Array:
 
 
 def numbers_of(pairs: Array, node_ids: Array, path: Path) -> Ints:
-    """The node numbers of pairs of ids, read from ``path``; an id that no node has is an error."""
+    """The node numbers of pairs of ids, read from ``path``; an unknown id is an error."""
     order = np.argsort(node_ids)
     place = np.searchsorted(node_ids, pairs, sorter=order)
     number = order.astype(np.int32)[np.minimum(place, len(order) - 1)]

@@ -83,7 +83,7 @@ class Graph:
         split: npt.ArrayLike | None = None,
         name: str = "graph",
     ) -> Self:
-        """Builds a graph from ``(E, 2)`` node numbers without direction, repeats and self-loops.
+        """Builds a graph from ``(E, 2)`` node numbers; drops direction, repeats and self-loops.
 
         Sparse features stay sparse. ``classes`` defaults to the largest label plus one.
         """
@@ -251,7 +251,7 @@ _FAULTS = {
 
 @njit(cache=True)
 def _fault(indptr: Array, indices: Array) -> int:
-    """The first of :data:`_FAULTS` that an adjacency has, 0 for none; needs no copy of it."""
+    """The first of :data:`_FAULTS` in an adjacency, 0 for none; makes no copy of it."""
     nodes = len(indptr) - 1
     for u in range(nodes):
         for place in range(indptr[u] + 1, indptr[u + 1]):

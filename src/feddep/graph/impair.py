@@ -1,8 +1,8 @@
-"""Impairing a graph: hiding some nodes, so that what their neighbours miss is known.
+"""Impairing a graph: hiding some nodes, so that we know what their neighbours are missing.
 
 Source: the paper's sections 3.1 and D.2. A generator of missing neighbours needs ground truth, and
-nobody knows the edges to other silos. So a silo hides a share h of its own nodes with all their
-links and learns to generate those.
+nobody knows the edges to other silos. So a silo hides a share h of its own nodes, with all their
+links, and learns to generate those.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from feddep.graph.graph import Graph
 
 @dataclass(frozen=True, eq=False)
 class Impaired:
-    """A graph without its hidden nodes, and what the remaining ones miss.
+    """A graph without its hidden nodes, and what the remaining ones are missing.
 
     Attributes:
         graph: the impaired graph, m nodes.

@@ -45,15 +45,15 @@ def from_pyg(data: PygData, *, classes: int | None = None, name: str = "graph") 
 
 
 def to_pyg(graph: Graph, *, dense: bool = False) -> PygData:
-    """The graph as a ``torch_geometric.data.Data`` of its own memory.
+    """The graph as a ``torch_geometric.data.Data`` that shares no memory with it.
 
     It has ``x``, ``edge_index`` (both directions), ``y``, ``train_mask``, ``val_mask``,
     ``test_mask`` and, if they are integers, ``node_ids``.
 
     Args:
         graph: what to convert.
-        dense: make sparse features dense. Else ``x`` is a ``torch.sparse_csr_tensor``, which most
-            but not all of PyG's layers take.
+        dense: make sparse features dense. Otherwise ``x`` is a ``torch.sparse_csr_tensor``, which
+            most but not all of PyG's layers accept.
     """
     source = np.repeat(np.arange(graph.nodes), graph.degrees)
     data = _data_class()(

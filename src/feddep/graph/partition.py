@@ -1,7 +1,7 @@
-"""Who owns which node: a global graph dealt out to M clients with disjoint node sets.
+"""Who owns which node: a graph divided among M clients with disjoint node sets.
 
 A partition is one array, ``owner[v]`` in 0..M-1. An edge whose ends have different owners is lost
-to everyone; :func:`statistics` counts them (ΔE in the paper's table of data sets).
+to everyone; :func:`statistics` counts such edges (ΔE in the paper's table of data sets).
 """
 
 import heapq
@@ -26,7 +26,7 @@ Owner = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionSpec:
-    """How a graph is dealt out.
+    """How a graph is divided among clients.
 
     Attributes:
         kind: ``louvain`` (the paper's) keeps communities together, ``random`` ignores the edges,
@@ -34,7 +34,7 @@ class PartitionSpec:
             partition that somebody else made.
         clients: M, at least 1.
         concentration: Dirichlet parameter of ``label-skew``: near 0 a class goes to few clients,
-            large values give every client the same mix. Other kinds do not read it.
+            large values give every client the same mix. Other kinds ignore it.
     """
 
     kind: Literal["louvain", "random", "label-skew", "given"] = "louvain"
@@ -56,8 +56,8 @@ def assign(graph: Graph, spec: PartitionSpec, seeds: Seeds) -> Owner:
         raise unknown("partition", spec.kind, KINDS)
     if spec.clients > graph.nodes:
         raise InputError(
-            f"{graph.nodes} nodes cannot be dealt out to more clients than that "
-            f"(got {spec.clients}); lower the number of clients"
+            f"expected at most {graph.nodes} clients, one for each node (got {spec.clients}); "
+            "lower the number of clients"
         )
     return KINDS[spec.kind](graph, spec, seeds)
 
@@ -92,7 +92,7 @@ def _random(graph: Graph, spec: PartitionSpec, seeds: Seeds) -> Owner:
 
 
 def _label_skew(graph: Graph, spec: PartitionSpec, seeds: Seeds) -> Owner:
-    """Each class is dealt out in shares p ~ Dirichlet(α, …, α) over the clients.
+    """Each class is divided among the clients in shares p ~ Dirichlet(α, …, α).
 
     Nodes without a label count as one more class. Sizes are whatever the shares add up to: n/M on
     average, and far apart when α is small. A client left with nothing is given one node.
@@ -119,7 +119,7 @@ KINDS: dict[str, Callable[[Graph, PartitionSpec, Seeds], Owner]] = {
 
 def _communities(graph: Graph, seed: int) -> npt.NDArray[np.int64]:
     """``(n,)`` community number of every node, by Louvain's method (Blondel et al., 2008)."""
-    import igraph  # with it comes all of matplotlib, which few processes need
+    import igraph  # it imports all of matplotlib, which few processes need
 
     # An array goes into igraph as a block of memory; a list of tuples would take ten times as much.
     edges = igraph.Graph(n=graph.nodes, edges=graph.edge_list())
@@ -129,7 +129,7 @@ def _communities(graph: Graph, seed: int) -> npt.NDArray[np.int64]:
 
 @contextmanager
 def _igraph_seeded(seed: int) -> Iterator[None]:
-    """Lets igraph draw from a generator of our own.
+    """Makes igraph draw from a generator of our own.
 
     igraph has one generator for the whole process, by default Python's ``random`` module.
     """
@@ -185,7 +185,7 @@ def _fill_empty_parts(owner: Owner, parts: int) -> None:
 
 @dataclass(frozen=True)
 class PartitionStatistics:
-    """What a partition leaves to each client, and what it loses.
+    """What a partition gives each client, and what is lost.
 
     Attributes:
         nodes: |V_i| per client.

@@ -1,7 +1,7 @@
 """Reads the published file formats into a :class:`Graph`.
 
-A reader is given bytes, not paths: whoever checked a file's hash hands over exactly the bytes that
-were hashed, so nothing can change between the check and the opening.
+A reader takes bytes, not paths: exactly the bytes whose hash was checked, so that nothing can
+change between checking and opening.
 """
 
 import hashlib
@@ -183,7 +183,7 @@ class _RestrictedUnpickler(pickle.Unpickler):
         self._file = file
 
     def find_class(self, module: str, name: str) -> Any:
-        """What an admitted name stands for; any other is refused before it is imported."""
+        """What an admitted name stands for; any other name is refused without being imported."""
         try:
             return _ADMITTED[module, name]
         except KeyError:
@@ -229,7 +229,7 @@ def cora_order() -> list[int]:
 def _text_table(
     file: str, content: bytes, converters: Mapping[int | str, Callable[[str], int]] | None = None
 ) -> npt.NDArray[np.int32]:
-    """The whole numbers in a table of text; ``converters`` make a number of a column's words."""
+    """The whole numbers in a text table; ``converters`` turn a column's words into numbers."""
     if not content.strip():
         raise DataError(f"{file} is empty")
     try:

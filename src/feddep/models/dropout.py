@@ -1,7 +1,7 @@
-"""Dropout with a stream of its own, so that a result does not depend on what else ran.
+"""Dropout with a random stream of its own, so that a result does not depend on what else ran.
 
-The bits come from SplitMix64 (Steele, Lea and Flood 2014). A compiled loop can draw them as it
-needs them, and a mini-batch needs more of them than of all other random numbers together.
+The bits come from SplitMix64 (Steele, Lea and Flood 2014), which a compiled loop can draw from as
+it goes; a mini-batch needs more dropout bits than all other random numbers together.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 
 
 class DropoutStream:
-    """Random bits for dropout; the state moves on with every draw.
+    """Random bits for dropout; the state advances with every draw.
 
     Args:
         share: share of the units that are dropped.
@@ -35,7 +35,7 @@ class DropoutStream:
 
     @property
     def scale(self) -> float:
-        """What a kept unit is multiplied with."""
+        """What a kept unit is multiplied by."""
         return 1 / (1 - self.share)
 
     def mask(self, rows: int, columns: int) -> Floats:

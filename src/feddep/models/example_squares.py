@@ -1,7 +1,7 @@
-"""How long is each example's gradient? Without making the gradients.
+"""The norm of each example's gradient, without computing the gradients.
 
-The gradient of a weight matrix is Aᵀ G, with A what the layer took in and G the gradient of what it
-gave, a row for each node that an example's loss depends on. Its square is
+The gradient of a weight matrix is Aᵀ G, with A the layer's input and G the gradient of its output,
+a row for each node that an example's loss depends on. Its squared norm is
 ‖Aᵀ G‖² = Σ_ij ⟨a_i, a_j⟩ ⟨g_i, g_j⟩, and an example has far fewer nodes than a matrix has entries.
 """
 
@@ -36,13 +36,13 @@ class ExampleSquares:
         self._owner = owner
 
     def add(self, inputs: Sequence[Floats], gradient: Floats) -> None:
-        """Adds a layer's: of the matrices on ``inputs`` and the bias, for the first nodes."""
+        """Adds a layer's part: the matrices on ``inputs`` and the bias, for the first nodes."""
         ones = np.ones((len(gradient), 1), np.float32)
         order, starts = _by_owner(self._owner[: len(gradient)], len(self._squares))
         _add(self._squares, order, starts, np.hstack([*inputs, ones]), gradient)
 
     def add_sparse(self, features: SparseRows, nodes: Longs, width: int, gradient: Floats) -> None:
-        """Adds those of a matrix on ``width`` columns of sparse features, without a bias."""
+        """Adds the part of a matrix on ``width`` columns of sparse features, without a bias."""
         order, starts = _by_owner(self._owner, len(self._squares))
         _add_sparse(self._squares, order, starts, features, nodes, width, gradient)
 
@@ -100,7 +100,7 @@ def _add_sparse(
     width: int,
     gradient: Floats,
 ) -> None:
-    """Column by column: that column's row of Aᵀ G is a sum over the few nodes that have it."""
+    """Column by column: a column's row of Aᵀ G is a sum over the few nodes that have it."""
     indptr, columns, values = features
     slope = np.empty(gradient.shape[1], np.float32)
     for example in range(len(squares)):

@@ -23,7 +23,7 @@ from feddep.models.sage import FusedSage, ModelSpec
 from feddep.models.span import WIDE
 
 HEAD = ("hidden", "hidden_bias", "rows", "rows_bias")
-"""The parameters of DGen's generating part; the encoder is all that stands before it."""
+"""The parameters of DGen's generating part; everything before it is the encoder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class GeneratorSpec:
     """DGen and how it is trained.
 
     Attributes:
-        slots: P, most neighbours that are generated for one node.
+        slots: P, the most neighbours that are generated for one node.
         keep: r, rate of the Bernoulli sampler (the paper does not give it).
         pool: which nodes may be hidden as ground truth: all of them, or the validation nodes, as
             the authors' code does.
@@ -42,11 +42,11 @@ class GeneratorSpec:
         degree_weight: β^d of the missing-degree loss (paper: 1, as the other two).
         own_weight: β^f of the distance to the silo's own prototypes.
         foreign_weight: β^n of the distance to the other silos' prototypes.
-        refresh: every so many averaging rounds the neighbours are generated anew and DGen takes
-            a joint step with F; rounds between use the same neighbours.
+        refresh: averaging rounds after which the neighbours are generated anew and DGen takes a
+            joint step with F; the rounds in between reuse the same neighbours.
         centred: F gets z̄ minus its mean over the silo's nodes, so that z̄ = 0 stands for an average
-            neighbour rather than for something that F never met; not in the paper.
-        joint_batches: mini-batches of a joint step; 0 leaves DGen as it was trained before.
+            neighbour rather than for an input that F has never seen; not in the paper.
+        joint_batches: mini-batches of a joint step; 0 leaves DGen as pretrained.
     """
 
     slots: Annotated[int, Ge(1)] = 5
@@ -138,9 +138,9 @@ class DeepGenerator(nn.Module):
         Args:
             table: the graph's features.
             ego: the nodes and lists to compute on.
-            rng: gives noise and selection.
-            every: generate all rows. Otherwise wide ones are generated only if they are kept;
-                with narrow ones a single product for all of them is faster.
+            rng: for noise and selection.
+            every: generate all rows. Otherwise wide rows are generated only if they are kept; for
+                narrow ones a single product for all of them is faster.
         """
         inputs, degree = self.encode(table, ego, rng)
         kept, slots = select(degree, self.spec, rng), self.spec.slots

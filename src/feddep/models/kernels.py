@@ -1,4 +1,4 @@
-"""The two products that graph convolutions spend their time in, with their gradients.
+"""The two products in which graph convolutions spend their time, with their gradients.
 
 Both are memory-bound loops over short rows. On the CPU they run as numba loops, which beat the
 general sparse routines of torch on batches of a few hundred rows; elsewhere as torch operations.
@@ -101,7 +101,7 @@ class _SparseRowsProduct(torch.autograd.Function):
     """X[nodes] · W, row by row, or column by column where W is too large for the cache.
 
     Column by column each row of a large W is read once, and the batch's few hundred rows stay in
-    the cache. The sums are taken in the same order either way: the numbers are the same bits.
+    the cache. The sums are taken in the same order either way, so the results are bit-identical.
     """
 
     @staticmethod
@@ -228,7 +228,7 @@ def _columns_gradient(
 
 @njit(cache=True, nogil=True, boundscheck=False)
 def mean_into(indptr: Longs, indices: Array, closed: bool, x: Floats, out: Floats) -> None:
-    """:func:`mean_of_neighbours` of arrays; ``out`` holds zeros at first."""
+    """:func:`mean_of_neighbours` for arrays; ``out`` must hold zeros."""
     own = 1 if closed else 0
     for i in range(len(out)):
         count = indptr[i + 1] - indptr[i] + own
@@ -250,7 +250,7 @@ def mean_into(indptr: Longs, indices: Array, closed: bool, x: Floats, out: Float
 def mean_gradient(
     indptr: Longs, indices: Array, closed: bool, gradient: Floats, out: Floats
 ) -> None:
-    """Adds the gradient of the sources' rows to ``out``, from the one of the means."""
+    """Adds the gradient of the sources' rows to ``out``, given that of the means."""
     own = 1 if closed else 0
     for i in range(len(gradient)):
         count = indptr[i + 1] - indptr[i] + own

@@ -31,7 +31,7 @@ Form = Literal["closed", "separate"]
 Fusion = Literal["none", "all", "last"]
 """Which layers take embeddings of missing neighbours."""
 
-# Above so many nodes a hidden layer of all of them takes more room than the graph itself.
+# Above this many nodes a hidden layer of all of them takes more memory than the graph itself.
 _NODES_AT_ONCE = 1 << 15
 _SLICE = 1 << 9
 
@@ -46,9 +46,8 @@ class ModelSpec:
         layers: K, number of convolutions (paper: 2).
         hidden: d_h, width of the hidden layers (the paper does not say).
         dropout: share of hidden units dropped in training (the paper does not say).
-        embedding_start: initial weights of the generated embeddings' part: ``glorot`` as all
-            others, or ``zero``, where F starts as if there were no embeddings (the paper does not
-            say).
+        embedding_start: initial weights of the part for z̄: ``glorot`` like all others, or
+            ``zero``, where F starts as if there were no embeddings (the paper does not say).
     """
 
     form: Form = "separate"
@@ -69,7 +68,7 @@ class Convolution(nn.Module):
         self.bias = nn.Parameter(torch.empty(outputs))
 
     def forward(self, x: Tensor, block: Block, missing_embeddings: Tensor | None) -> Tensor:
-        """``missing_embeddings`` holds z̄ of the targets, ``(targets, d_z)``; None stands for zeros."""
+        """``missing_embeddings`` is z̄ of the targets, ``(targets, d_z)``; None means zeros."""
         mean = mean_of_neighbours(x, block, closed=self.own is None)
         out = torch.addmm(self.bias, mean, self.neighbours)
         if self.own is not None:
@@ -119,8 +118,8 @@ class FusedSage(nn.Module):
     def within(self, basis: Tensor) -> "FusedSage":
         """F for embeddings given by coordinates in a ``basis`` ``(k, d_z)`` of orthonormal rows.
 
-        Its weights are F's own memory but for the embeddings' part; see
-        :mod:`feddep.models.span` for why that one may be learnt in coordinates.
+        It shares F's memory except for the embeddings' part; :mod:`feddep.models.span` says why
+        that part may be learnt in coordinates.
         """
         features, classes = len(self.features), len(cast(Convolution, self.convolutions[-1]).bias)
         with torch.device("meta"):
@@ -134,7 +133,7 @@ class FusedSage(nn.Module):
         return inner
 
     def learn_from(self, inner: "FusedSage", basis: Tensor) -> None:
-        """Takes over what ``inner``, from :meth:`within`, has learnt in the basis."""
+        """Maps what ``inner``, from :meth:`within`, has learnt in the basis back to all columns."""
         with torch.no_grad():
             learnt = inner.state_dict()
             for name, parameter in self._embedding_parts().items():
@@ -155,7 +154,8 @@ class FusedSage(nn.Module):
         Args:
             table: the graph's features.
             ego: the nodes and lists to compute on.
-            missing_embeddings: z̄ of ``ego.nodes``, ``(s, d_z)``; None is the paper's inference, z̄ = 0.
+            missing_embeddings: z̄ of ``ego.nodes``, ``(s, d_z)``; None is z̄ = 0, the paper's
+                inference.
             dropout: the stream to draw masks from in training; None switches dropout off.
         """
         x = self._hidden(table, ego.nodes, ego.blocks[:-1], missing_embeddings, dropout)
@@ -170,11 +170,11 @@ class FusedSage(nn.Module):
 
         The same numbers as :meth:`forward` on :func:`~feddep.graph.sampling.whole_graph` up to
         rounding. A mean of products is the product of the mean, so the last convolution's input
-        is multiplied as soon as it is there; in a large graph that is done for some nodes at a
-        time, and no hidden layer of all nodes ever exists.
+        is multiplied as soon as it is computed; in a large graph some nodes at a time, so that no
+        hidden layer of all nodes ever exists.
         """
         last = cast(Convolution, self.convolutions[-1])
-        # Room for the results at once: lists of slices would have to be copied together.
+        # Allocated at once: a list of slices would have to be copied together.
         from_neighbours = self.bias.new_empty(graph.nodes, last.neighbours.shape[1])
         from_own = None if last.own is None else torch.empty_like(from_neighbours)
         first = 0
@@ -199,7 +199,7 @@ class FusedSage(nn.Module):
     def hidden_states(
         self, table: FeatureTable, graph: Graph, nodes: npt.NDArray[np.int64]
     ) -> Tensor:
-        """What the last convolution takes, of some nodes, with full neighbour lists."""
+        """The last convolution's input for some nodes, with full neighbour lists."""
         ego = full_ego_graphs(graph, nodes, self.spec.layers - 1)
         return self._hidden(table, ego.nodes, ego.blocks, None, None)[: len(nodes)]
 
@@ -211,8 +211,8 @@ class FusedSage(nn.Module):
         missing_embeddings: Tensor | None,
         dropout: DropoutStream | None,
     ) -> Tensor:
-        """What the last convolution takes: the input layer and all convolutions before it."""
-        # In place where nobody else holds the numbers: half the memory, and some time.
+        """The last convolution's input: the input layer and all convolutions before it."""
+        # In place where nobody else holds the array: half the memory, and faster.
         x = table.times(nodes, self.features).add_(self.bias)
         x = drop(fuse(x, missing_embeddings, self.embedding).relu_(), dropout)
         for block, convolution in zip(blocks, list(self.convolutions)[:-1], strict=True):
@@ -248,8 +248,8 @@ def drop(x: Tensor, stream: DropoutStream | None) -> Tensor:
 def initialise(model: nn.Module, seeds: Seeds) -> None:
     """Glorot-uniform matrices, U(±√(6 / (in + out))), and zero biases.
 
-    Every parameter has a stream of its own name, so two models agree in what they share: F with
-    and without embeddings starts from the same weights.
+    Every parameter has a random stream named after it, so two models agree in what they share: F
+    with and without embeddings starts from the same weights.
     """
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -117,7 +117,7 @@ class SageSgd:
     def _run(
         self, ego: EgoGraphs, into: "Weights", change: "_Change", shares: Floats | None = None
     ) -> float:
-        """Forward and back; every layer's gradient goes ``into`` as ``change`` says.
+        """Forward and backward pass; each layer's gradient goes ``into`` as ``change`` says.
 
         Returns:
             The mean loss.
@@ -127,7 +127,7 @@ class SageSgd:
         if weights.head is None or into.head is None:
             loss, gradient = _cross_entropy(out, labels, shares)
         else:
-            # numpy's tanh takes several numbers at a time, the compiled loop's only one.
+            # numpy's tanh is vectorised, the compiled loop's is not.
             loss, gradient = _through_head(
                 weights.head, into.head, np.tanh(out), labels, shares, change
             )
@@ -177,7 +177,7 @@ class SageSgd:
 
 
 class _Missing(NamedTuple):
-    """Embeddings of missing neighbours; most nodes may have none, and cost nothing.
+    """Embeddings of missing neighbours; nodes without any cost nothing.
 
     Positions are ascending and a layer's targets come first, so each layer takes a prefix.
     """
@@ -190,7 +190,7 @@ _NOTHING_FUSED = _Missing(np.empty(0, np.int64), _ABSENT)
 
 
 class _Passed(NamedTuple):
-    """What the way back needs of the way forward.
+    """What the backward pass needs from the forward pass.
 
     ``inputs`` holds for every convolution its input and the mean of each target's neighbours.
     """
@@ -336,7 +336,7 @@ def _descend_bias(bias: Floats, gradient: Floats, change: _Change) -> None:
 
 
 def _spread(z: _Missing, layer: _Layer, count: int) -> list[Floats]:
-    """z̄ of so many nodes, most of them zero; nothing where the layer takes none."""
+    """z̄ of the first ``count`` nodes, most of it zero; empty if the layer takes none."""
     if not len(layer.embedding):
         return []
     known = np.searchsorted(z.positions, count)

@@ -1,4 +1,4 @@
-"""What wide embeddings span: few directions, so F need not take a number for each column.
+"""A short basis for wide embeddings, so that F need not take an input for each column.
 
 At depth 0 an embedding is as wide as the features, thousands of columns, but generated ones come
 out of a narrow hidden layer. With B ``(k, d_z)`` of orthonormal rows and z̄ = c B, a layer's part
@@ -14,7 +14,7 @@ from sklearn.utils.extmath import randomized_range_finder
 Floats = npt.NDArray[np.float32]
 
 WIDE = 1024
-"""Embeddings of so many columns are worth some care."""
+"""Embeddings with at least this many columns are worth a basis."""
 
 _SIZES = (64, 256)
 _ROUNDING = 1e-5
@@ -23,11 +23,11 @@ _ROUNDING = 1e-5
 def basis_of(rows: Floats, seed: int) -> Floats | None:
     """B, ``(k, d)``: orthonormal rows that span ``rows`` ``(n, d)`` up to rounding.
 
-    Some random combinations of the rows span them all if there are as many as directions
-    (Halko, Martinsson and Tropp 2011); whether there were is measured.
+    As many random combinations of the rows as there are directions span them all (Halko,
+    Martinsson and Tropp 2011); whether there were enough is measured.
 
     Returns:
-        None where rows are narrow, or span too much to gain by it.
+        None if the rows are narrow, or span too many directions to gain by it.
     """
     if rows.shape[1] < WIDE:
         return None

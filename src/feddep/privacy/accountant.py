@@ -38,12 +38,12 @@ from feddep.privacy.spec import PrivacySpec
 QUANTILES = (0.5, 0.9, 0.99, 1.0)
 _ORDERS = (*range(2, 64), 80, 96, 128, 192, 256, 512)  # whole: the series of others may not end
 LARGEST_EPSILON = 20.0
-"""Above it, e^ε is more than the number of atoms in a gram: no promise."""
+"""Above it e^ε exceeds 480 million: no promise."""
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """A price.
+    """What is promised, as (ε, δ).
 
     Attributes:
         epsilon: ε; None where nothing bounds it.
@@ -64,8 +64,8 @@ class Prices:
     """The three columns, and how the nodes differ.
 
     Attributes:
-        paper: as printed; nothing is promised where the theorem covers nothing of what was done.
-        composed: with the cited composition; likewise.
+        paper: as printed; nothing where the theorem covers nothing of what was done.
+        composed: with the cited composition; nothing in the same cases.
         sound: what holds.
         quantiles: composed (ε, δ) of the median node, of the 90% and 99% worst, and the worst.
     """
@@ -112,9 +112,9 @@ def _quantiles(nodes: Sequence[tuple[float, float]]) -> list[tuple[float, float]
 
 
 def worst_of(prices: Iterable[Prices]) -> Prices:
-    """The prices of the client that is worst off; a promise to all is as weak as that.
+    """The prices of the client that is worst off; a promise to all is no stronger than that.
 
-    Clients are ranked by their sound (ε, δ), then by the composed one; no ε is above any.
+    Clients are ranked by their sound (ε, δ), then by the composed one; an unbounded ε is the worst.
     """
 
     def rank(found: Prices) -> tuple[tuple[float, float], ...]:
@@ -132,7 +132,7 @@ def printed(event: NeighbourSampling, delta_prime: float, keep: float) -> tuple[
 
 
 def composed_by_node(event: NeighbourSampling, delta_prime: float) -> list[tuple[float, float]]:
-    """(ε̃, δ̃) of every node of the client, by the cited composition; isolated ones show nothing."""
+    """(ε̃, δ̃) of every node of the client, by the cited composition; isolated nodes cost 0."""
     times = event.hops * event.epochs
     found = []
     for degree, count in event.degrees:
@@ -212,11 +212,11 @@ def capped_event(
     Args:
         spec: noise or ε, and the cap.
         purpose: whose gradients.
-        phase: the conversation that they are for.
+        phase: the conversation that they belong to.
         examples: training nodes.
-        batch: of them in a batch, in the mean.
+        batch: mean number of examples in a batch.
         epochs: passes over the examples in the whole run.
-        trainings: that these passes are made in, each of which sends what came of it.
+        trainings: how many trainings these passes make up; each sends its result once.
         hops: of an example's ego-graph.
         edges: of the client's graph.
     """
@@ -243,7 +243,7 @@ def capped_event(
 def noise_covers_all(events: Events) -> bool:
     """Whether all that left was computed from gradients that have a price for one edge.
 
-    These are capped ones, of no more trainings than were priced; and no list was read otherwise.
+    That takes capped gradients, no more trainings than were priced, and no list read otherwise.
     """
     covered = {event.phase for event in events if isinstance(event, CappedGradients)}
     read = any(isinstance(event, NeighbourSampling | FullNeighbours) for event in events)
@@ -252,9 +252,9 @@ def noise_covers_all(events: Events) -> bool:
 
 
 def trained_too_often(events: Events) -> bool:
-    """Whether more trained weights left than the price of their gradients is for.
+    """Whether more trained weights left than the price of their gradients covers.
 
-    Numbers are not counted: they are computed without edges, from weights that were shown anyway.
+    Numbers are not counted: they are computed without edges, from weights that were sent anyway.
     """
     priced: defaultdict[str, float] = defaultdict(float)
     for event in events:
@@ -268,16 +268,16 @@ def trained_too_often(events: Events) -> bool:
 
 
 def _trainings(event: CappedGradients) -> float:
-    if event.steps == 0:  # without examples weights go back as they came
+    if event.steps == 0:  # without examples, weights are sent back unchanged
         return math.inf
-    # An older events does not tell; a training has at least one step.
+    # Events of older runs do not say; a training has at least one step.
     return event.steps if event.trainings is None else event.trainings
 
 
 def _answers(event: Message) -> int:
     """How many trained weights a message stands for.
 
-    A plan counts all rounds of a conversation, and the last one of averaging only scores.
+    A plan counts all rounds of a phase, and the last round of averaging only scores.
     """
     return event.times if event.bytes else event.times - 1
 
@@ -291,15 +291,15 @@ def edge_shown(events: Events) -> float:
 def _sound(events: Events, edges: int) -> Guarantee:
     """What holds for one undirected edge inside the client's graph.
 
-    A mechanism that stands before everything else bounds all that follows, which is
-    post-processing. Noise on gradients bounds what was computed from these alone. Without either
-    every message may show any edge: lists are drawn again and again, as often as a node occurs in
-    batches, and that number has no bound.
+    A mechanism that acts before everything else bounds all that follows, which is post-processing.
+    Noise on gradients bounds what was computed from these alone. Without either, any message may
+    reveal any edge: lists are drawn again and again, as often as a node occurs in batches, and
+    that number has no bound.
     """
     if not any(isinstance(event, Message) for event in events):
         return Guarantee(0.0, 0.0, "holds")
     flips = [e for e in events if isinstance(e, RandomisedResponse | SparseResponse)]
-    if flips:  # drawn again, it costs again
+    if flips:  # each flip costs its own ε
         return _judged(sum(map(flip_epsilon, flips)), 0.0, edges, sound=True)
     if any(isinstance(event, OneShotSampling) for event in events):
         return _judged(0.0, edge_shown(events), edges, sound=True)

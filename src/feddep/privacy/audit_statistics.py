@@ -7,8 +7,8 @@ guesses, a number fixed beforehand, and abstains on the others. If the mechanism
 
     P[at least c guesses are right] ≤ P[W ≥ c] + 2mδ · max_{1 ≤ i ≤ c} P[c > W ≥ c - i] / i.
 
-Several runs with coins and noise of their own count as one: a coin touches one of them only, so
-the runs together are as private as each, and their numbers add up.
+Several runs with coins and noise of their own count as one: a coin affects only one of them, so
+the runs together are as private as each, and their counts add up.
 """
 
 from collections.abc import Iterable
@@ -30,12 +30,12 @@ _HALVINGS = 40
 
 @dataclass(frozen=True)
 class Guesses:
-    """How an attacker did.
+    """How well an attacker guessed.
 
     Attributes:
         right: c, right guesses.
         made: r, guesses made; fixed before the run.
-        canaries: m, secrets there were, with those that the attacker abstained on.
+        canaries: m, all secrets, including those on which the attacker abstained.
     """
 
     right: int
@@ -52,7 +52,7 @@ class Guesses:
     def p_value(self, epsilon: float, delta: float = 0.0) -> float:
         """The bound above: how likely so many right guesses are if (ε, δ) holds."""
         wrong, miss = self.made - self.right, float(expit(-epsilon))
-        # Counted by wrong guesses: 1 - q is exact where q, next to 1, is not.
+        # Counted by wrong guesses: 1 - q is exact where q, close to 1, is not.
         tail = float(binom.cdf(wrong, self.made, miss))
         if not delta or not self.right:
             return tail
@@ -90,7 +90,7 @@ def guess(
     """Guesses by score, and counts the right ones.
 
     Args:
-        scores: ``(m,)``, higher where the attacker rather believes that a canary is included.
+        scores: ``(m,)``, higher where the attacker thinks it more likely that a canary is included.
         included: ``(m,)``, the coins.
         share: of the canaries to guess about, fixed beforehand. The attacker guesses "included"
             for the highest scores and "not" for as many of the lowest, and abstains in the

@@ -1,16 +1,16 @@
 """What T steps of DP-SGD cost one undirected edge that touches k examples at most.
 
-Take two graphs that differ in the edge. They have the same examples but for k, whose clipped
-gradients are others (:mod:`feddep.privacy.occurrences`); each of the k is in a batch with
-probability q on its own. Two bounds hold, and the smaller counts.
+Take two graphs that differ in the edge. They have the same examples except for k, whose clipped
+gradients differ (:mod:`feddep.privacy.occurrences`); each of the k is in a batch independently
+with probability q. Two bounds hold, and the smaller one counts.
 
 *As if batches were known.* With j of the k in the batch, the sum changes by 2jC at most. Convexity
-averages over j ~ Bin(k, q): ε_α = T ln E[exp(α(α - 1)(2j)² / 2σ²)] / (α - 1) in Rényi's terms
+averages over j ~ Bin(k, q): in Rényi DP, ε_α = T ln E[exp(α(α - 1)(2j)² / 2σ²)] / (α - 1)
 (Daigavane et al. 2021, theorem 1, for Poisson batches).
 
 *Through a third run*, which has none of the k examples. From there either run is the addition of
 a group of k, whose exact price is that of N(0, σ²) against Σ_j P[Bin(k, q) = j] N(j, σ²), T times
-(Ganesh 2024). Two such steps one after the other cost 2ε₁ and δ₁(1 + e^ε₁).
+(Ganesh 2024). Two such steps in a row cost 2ε₁ and δ₁(1 + e^ε₁).
 """
 
 import math
@@ -24,9 +24,9 @@ _ORDERS = 1 + np.logspace(-3, 3, 120)
 _INTERVAL = 3e-3  # of the discretised privacy loss; a finer one changes ε by half a percent
 _COARSER_ABOVE = 4.0  # k/σ; losses are large then, and so would be the arrays
 _LARGEST_HALF = 16.0
-"""ε₁ is not looked for above it: the mass that the discretisation cuts off, times e^ε₁, counts."""
+"""ε₁ is not searched above it: the mass cut off by the discretisation counts e^ε₁ times."""
 _PLAIN_TO_SEE = 12.0
-"""Standard deviations by which the sum of all steps moves; from so many on ε₁ is out of reach."""
+"""If the sum of all steps moves by this many standard deviations, ε₁ is out of reach."""
 _HALVINGS = 10
 
 
@@ -36,7 +36,7 @@ def edge_epsilon(noise: float, rate: float, steps: int, touched: int, delta: flo
 
     Args:
         noise: σ, noise multiplier.
-        rate: q, probability of an example to be in a batch.
+        rate: q, probability that an example is in a batch.
         steps: T.
         touched: k, examples that the edge can change.
         delta: δ.
@@ -54,9 +54,9 @@ def edge_epsilon(noise: float, rate: float, steps: int, touched: int, delta: flo
 
 @lru_cache(maxsize=1024)
 def edge_noise(epsilon: float, delta: float, rate: float, steps: int, touched: int) -> float:
-    """The smallest noise multiplier, up to a thousandth, with :func:`edge_epsilon` at most ε.
+    """The smallest noise multiplier, to a thousandth, for which :func:`edge_epsilon` is at most ε.
 
-    Needs at least one step and one example, or no noise would be small enough.
+    Needs at least one step and one example; otherwise no noise at all would do.
     """
     high = 1.0
     while _batches_known(high, rate, steps, touched, delta) > epsilon:  # quick, and never too low

@@ -1,6 +1,6 @@
-"""Events: what was sampled, flipped, noised or sent. Accountants price them, and nothing else.
+"""Privacy events: what was sampled, flipped, noised or sent. Accountants price nothing else.
 
-A events is a list of events of one client. Events are plain values that survive as JSON.
+Events are plain values that can be stored as JSON. ``Events`` are those of one client, in order.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,8 @@ class NeighbourSampling:
     """Neighbour lists were sampled whenever they were read.
 
     Attributes:
-        purpose: what for: embeddings behind prototypes (the paper's theorem), or the classifier.
+        purpose: what they were sampled for: the embeddings behind prototypes (the paper's
+            theorem), or the classifier.
         fanout: d.
         hops: lists read one after the other for one node, L or K.
         epochs: passes over the training nodes.
@@ -38,7 +39,7 @@ class FullNeighbours:
 
 @dataclass(frozen=True)
 class BernoulliSelection:
-    """Generated neighbours were kept with this rate; the paper takes it for a mechanism."""
+    """Generated neighbours were kept at this rate; the paper counts it as a mechanism."""
 
     keep: float
 
@@ -49,7 +50,7 @@ class OneShotSampling:
 
     Attributes:
         fanout: d.
-        list_delta: largest probability that a list shows an entry, over the client's nodes.
+        list_delta: largest probability that a list reveals an entry, over the client's nodes.
         edge_delta: largest probability that an edge is in either of its two lists.
     """
 
@@ -94,8 +95,8 @@ class NoisedGradients:
         purpose: whose gradients.
         noise: σ, noise multiplier.
         clip: C.
-        rate: probability of an example to be in a batch; 1 where all are.
-        steps: how often.
+        rate: probability that an example is in a batch; 1 where all are.
+        steps: number of steps.
     """
 
     purpose: Literal["embeddings", "classifier", "updates"]
@@ -107,16 +108,16 @@ class NoisedGradients:
 
 @dataclass(frozen=True)
 class CappedGradients(NoisedGradients):
-    """DP-SGD over lists in which a node occurs only so often, so that an edge has a price too.
+    """DP-SGD over lists in which a node occurs at most K times, so that an edge has a price too.
 
     Attributes:
-        phase: the conversation that these gradients are for.
-        occurrences: K, of a node in the lists of all but the outermost hop.
-        touched: k, examples that one undirected edge can change.
+        phase: the conversation that these gradients belong to.
+        occurrences: K, for the lists of all but the outermost hop.
+        touched: k, the most examples that one undirected edge can change.
         delta: δ that was chosen beforehand.
         edges: of the client's graph.
-        trainings: that the steps were made in; what came of each may leave once. None in events_by_client
-            of older runs.
+        trainings: how many trainings the steps make up; the result of each may leave once. None
+            in the events of older runs.
     """
 
     phase: str
@@ -139,8 +140,8 @@ class Message:
     Attributes:
         phase: in which conversation.
         name: group of arrays, or ``numbers`` for scores and counts.
-        times: how often; of what is only planned, in how many rounds it might.
-        bytes: in all; 0 of what is only planned.
+        times: how often; in a plan, in how many rounds it may.
+        bytes: in total; 0 in a plan.
     """
 
     phase: str
@@ -186,7 +187,7 @@ def to_plain(events: Events) -> list[dict[str, Any]]:
 
 
 def from_plain(rows: Sequence[Mapping[str, Any]]) -> list[Event]:
-    """The inverse of :func:`to_plain`; an event that is not known is refused."""
+    """The inverse of :func:`to_plain`; an unknown event is refused."""
     found: list[Event] = []
     for row in rows:
         values = dict(row)

@@ -1,15 +1,17 @@
 """A cap on how many examples an edge can touch; without one DP-SGD has no price for an edge.
 
 An example is a node v with the neighbour lists of all nodes within L - 1 hops. On the outermost
-hop lists are read whole. On the others a node may occur in K lists at most: of all that name it, K
-chosen at random keep it. So u's whole list is read by u itself, by at most K nodes one hop away, K²
-two hops away, and so on: by Σ_{i<L} Kⁱ examples in all.
+hop lists are read whole. On the others a node may occur in at most K lists: of all lists that name
+it, K chosen at random keep it. So u's whole list is read by u itself, by at most K nodes one hop
+away, K² two hops away, and so on: by Σ_{i<L} Kⁱ examples in all.
 
-Adding the edge {a, b} changes two whole lists, those of a and b. Of the capped ones a's may gain b;
-if K lists name b already, that of some x loses it then, and no more changes if the choices in the
-two graphs are coupled. The same holds for b's list and a. But x's list named b before, so whoever
-reads it reads b's whole list one hop on: x touches nobody else. So an undirected edge changes at
-most 2 Σ_{i<L} Kⁱ examples. Daigavane et al. 2021 count the influence of a node alike.
+Adding the edge {a, b} changes two whole lists, a's and b's. Of the capped lists, a's may gain b;
+if K lists named b already, the list of some x then loses it, and nothing else changes if the
+choices in the two graphs are coupled: a uniform K-subset of n neighbours and one of n + 1 can be
+drawn so that at most one member differs. The same holds for b's list and a. But x's list named b
+before, so whoever reads it reads b's whole list one hop further: x adds no examples of its own. So
+an undirected edge changes at most 2 Σ_{i<L} Kⁱ examples, and a bound for each pair of coupled
+draws is a bound for their mixture. Daigavane et al. 2021 count the influence of a node likewise.
 """
 
 import numpy as np

@@ -23,20 +23,20 @@ _AT_ONCE = 1 << 18
 
 
 def perturbed(graph: Graph, spec: PrivacySpec, fanout: int, rng: np.random.Generator) -> Graph:
-    """The graph that a silo works with from here on; the true one for most mechanisms.
+    """The graph that a silo works with from here on; for most mechanisms the true one.
 
     Args:
         graph: the silo's true graph.
         spec: the mechanism.
         fanout: d, entries that a one-shot sample keeps of every list.
-        rng: the mechanism's noise. In a deployment it must be a secret of the silo. A simulation
-            derives it from the run's seed, so that a run can be repeated, and says so.
+        rng: the mechanism's noise. In a deployment it must come from the silo's secret. A
+            simulation derives it from the run's seed, so that a run can be repeated, and says so.
     """
     if spec.mechanism == "one-shot":
         return one_shot(graph, fanout, rng)
     if spec.mechanism == "randomised-response":
         if spec.epsilon <= 0:
-            raise InputError("randomised response needs its ε; give --epsilon, for example 8")
+            raise InputError("randomised response needs ε; give --epsilon, for example 2")
         if spec.keep_edge:
             return sparse_response(graph, spec.epsilon, spec.keep_edge, rng)
         return randomised_response(graph, spec.epsilon, rng)
@@ -65,7 +65,7 @@ def randomised_response(graph: Graph, epsilon: float, rng: np.random.Generator) 
     memory are linear in the number of flips.
 
     Raises:
-        InputError: there would be too many flips; names the smallest ε that can be had.
+        InputError: there would be too many flips; it names the smallest possible ε.
     """
     pairs = graph.nodes * (graph.nodes - 1) // 2
     expected = pairs / (1 + math.exp(epsilon))
@@ -90,8 +90,8 @@ def sparse_response(graph: Graph, epsilon: float, keep: float, rng: np.random.Ge
         rng: the mechanism's noise.
 
     Raises:
-        InputError: there would be too many false edges; names the smallest ε that can be had, and
-            the largest q₁.
+        InputError: there would be too many false edges; it names the smallest possible ε and the
+            largest possible q₁.
     """
     pairs = graph.nodes * (graph.nodes - 1) // 2
     create = smallest_create(epsilon, keep)
@@ -101,7 +101,7 @@ def sparse_response(graph: Graph, epsilon: float, keep: float, rng: np.random.Ge
     true = _numbers(graph)
     kept = np.delete(true, bernoulli_positions(len(true), 1 - keep, rng))
     others = _Coins(pairs - len(true), create, rng)
-    # Drawn among the pairs that are no edges; the k-th of these comes after so many edges.
+    # Drawn among the pairs that are not edges; each is then moved past the edges before it.
     edges_before = true - np.arange(len(true))
 
     def created() -> Iterator[Longs]:
@@ -133,7 +133,7 @@ def _numbers(graph: Graph) -> Longs:
 def _flipped(true: Longs, flips: Callable[[], Iterator[Longs]], nodes: int) -> tuple[Longs, Ints]:
     """The adjacency after the flips, which are drawn twice: to count, and to fill the lists.
 
-    So they are never held as a whole, and there is little more in memory than the result.
+    So they are never all in memory, which holds little more than the result.
     """
     larger, smaller = np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)
     nothing = np.empty(0, np.int32)
@@ -172,7 +172,7 @@ def _walk(
     ``larger`` and ``smaller``, or, given room in ``indices``, writes them at these places.
 
     Returns:
-        The place that it came to: how many edges it met, u, and the number of (u, u + 1).
+        Where it stopped: how many edges it met, u, and the number of (u, u + 1).
     """
     fill = len(indices) > 0
     i, u, first = place
@@ -204,7 +204,7 @@ class _Coins:
     Args:
         count: number of coins.
         p: the probability of heads.
-        rng: draws the gaps. Whatever it drew meanwhile, the same heads are drawn every time.
+        rng: draws the gaps; its state is kept, so the same heads are drawn every time.
     """
 
     def __init__(self, count: int, p: float, rng: np.random.Generator) -> None:
@@ -220,7 +220,7 @@ class _Coins:
             expected = (count - 1 - last) * p
             draws = min(int(expected + 4 * math.sqrt(expected) + 16), _AT_ONCE)
             gaps = rng.geometric(p, draws)
-            np.minimum(gaps, count + 1, out=gaps)  # one beyond the end may be as large as it likes
+            np.minimum(gaps, count + 1, out=gaps)  # beyond the end the size does not matter
             np.cumsum(gaps, out=gaps)
             gaps += last
             last = int(gaps[-1])

@@ -1,8 +1,8 @@
 """Randomised response on one bit: what two rates cost, and which rates an ε allows.
 
 A bit that is 1 stays so with probability q₁ (``keep``); one that is 0 becomes 1 with q₀
-(``create``). Whoever sees the outcome learns the bit by a factor of q₁/q₀ if it is 1 and of
-(1 - q₀)/(1 - q₁) if it is 0, so
+(``create``). Seeing a 1 changes the odds of the bit by a factor of q₁/q₀, seeing a 0 by
+(1 - q₀)/(1 - q₁), so
 
     ε = max(ln(q₁/q₀), ln((1 - q₀)/(1 - q₁))).
 
@@ -27,9 +27,9 @@ def response_epsilon(keep: float, create: float) -> float:
 
 
 def smallest_create(epsilon: float, keep: float) -> float:
-    """The smallest q₀ that keeps ε: max(q₁e^-ε, 1 - (1 - q₁)e^ε).
+    """The smallest q₀ that ε allows: max(q₁e^-ε, 1 - (1 - q₁)e^ε).
 
-    Rounding may leave it a little too small, and the price above ε; then it is raised.
+    If rounding leaves it a little too small, and so the price above ε, it is raised.
     """
     exponent = min(epsilon, _LARGEST_EXPONENT)
     create = max(keep * math.exp(-exponent), 1 - (1 - keep) * math.exp(exponent))

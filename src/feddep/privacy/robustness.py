@@ -1,7 +1,7 @@
-"""How the server puts the clients' weights together when it does not trust all of them.
+"""How the server combines the clients' weights when it does not trust all of them.
 
-The spec holds this and the federation carries it out; it stands below both, because neither
-imports from the other.
+The learning spec holds this and the federation carries it out; it lives below both, because
+neither imports the other.
 """
 
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ class AggregationSpec:
     """From the clients' weights to the server's.
 
     Attributes:
-        rule: ``mean``: weighted by training nodes, as FedAvg does; one client can move it
-            anywhere. ``median``: of each coordinate, right as long as fewer than half of the
+        rule: ``mean``: weighted by training nodes, as in FedAvg; a single client can move it
+            anywhere. ``median``: of each coordinate; holds as long as fewer than half of the
             clients lie. ``trimmed-mean``: of each coordinate without the largest and the smallest
-            values, right as long as no more lie than are cut off at one end.
+            values; holds as long as no more clients lie than are cut off at one end.
         trim: the share of clients that ``trimmed-mean`` cuts off at each end, rounded up.
         clip: largest norm of a client's change against the weights that it was sent, over all
             weights together; a longer one is shortened. 0 takes every change as it is.

@@ -37,8 +37,8 @@ def as_printed(
 ) -> tuple[float, float]:
     """The paper's composition as it is printed, Bernoulli sampler included.
 
-    Two errors of the paper are kept: δ̃ = (1-δ)^k (1-δ') goes to 0 where the true one goes to 1,
-    and the sampler of *outputs* is counted as if it sampled the input.
+    Two errors of the paper are kept: δ̃ = (1-δ)^k (1-δ') goes to 0 where the true value goes to 1,
+    and a sampler of *outputs* is counted as if it sampled the input.
     """
     composed, _ = compose(epsilon, delta, times, delta_prime)
     printed = (1 - delta) ** times * (1 - delta_prime)
@@ -49,10 +49,10 @@ def as_printed(
 
 
 def draw_delta(degree: int, fanout: int) -> float:
-    """Exact δ of one draw: the list has ``degree`` entries, its neighbour one of them less.
+    """Exact δ of one draw from a list of ``degree`` entries, against a list with one entry less.
 
-    The total variation between the two samples; no ε > 0 lowers it. Where the rule switches, at
-    degree d + 1, duplicates tell the lists apart: P[all distinct] = d!/d^d.
+    It is the total variation between the two samples; no ε > 0 lowers it. Where the rule switches,
+    at degree d + 1, duplicates tell the lists apart: P[all distinct] = d!/d^d.
     """
     if degree <= 0:
         return 0.0
@@ -68,5 +68,5 @@ def draw_delta(degree: int, fanout: int) -> float:
 
 
 def one_shot_delta(degree: int, fanout: int) -> float:
-    """Exact δ of a sample without replacement that is drawn once; short lists are shown whole."""
+    """Exact δ of one sample without replacement; short lists are revealed whole."""
     return min(1.0, fanout / degree) if degree else 0.0

@@ -1,4 +1,4 @@
-"""Which mechanism stands between a silo's edges and what leaves it."""
+"""The privacy mechanism between a silo's edges and what leaves the silo."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
@@ -37,13 +37,14 @@ class PrivacySpec:
 
     Attributes:
         mechanism: ``nfdp``, the paper's: neighbour lists are sampled anew whenever they are read.
-            ``one-shot``: every list is sampled once, and all else uses that sample.
+            ``one-shot``: every list is sampled once, and everything else uses that sample.
             ``randomised-response``: every pair of nodes is flipped once with a probability that
-            ε fixes, and all else uses the flipped graph. ``dp-sgd``: clipped and noised gradients
-            of the local GNN on full lists. ``none``: full lists wherever NFDP would sample.
-        epsilon: ε of randomised response; with DP-SGD the noise is found that gives this ε for
-            one example, or with a cap on occurrences for one edge. 0 leaves it open: then
-            ``noise`` counts, and randomised response is refused.
+            depends on ε, and everything else uses the flipped graph. ``dp-sgd``: clipped and
+            noised gradients of the local GNN on full lists. ``none``: full lists wherever NFDP
+            would sample.
+        epsilon: ε of randomised response; for DP-SGD, the noise is chosen to give this ε for one
+            example or, with a cap on occurrences, for one edge. 0 leaves it open: then ``noise``
+            counts, and randomised response is refused.
         delta: δ at which DP-SGD is priced.
         delta_prime: δ' of the paper's composition theorem.
         noise: noise multiplier σ of DP-SGD (paper: 2).
@@ -52,8 +53,8 @@ class PrivacySpec:
             the smallest that ε allows. A small one gives a sparse graph. 0 takes the symmetric
             form, e^ε/(1 + e^ε).
         occurrences: with DP-SGD, in how many neighbour lists a node may occur on all but the
-            outermost hop; then one edge touches so many examples and no more, and methods that
-            send nothing but a classifier train it with DP-SGD too. 0 sets no cap.
+            outermost hop. This bounds the examples that one edge touches, and methods that send
+            nothing but a classifier then train it with DP-SGD too. 0 sets no cap.
     """
 
     mechanism: Annotated[Mechanism, BeforeValidator(_as_stored)] = "nfdp"

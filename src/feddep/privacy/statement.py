@@ -1,4 +1,4 @@
-"""What is promised, in words that a layman understands."""
+"""What a run promises, in words that a layman understands."""
 
 from collections.abc import Sequence
 
@@ -55,15 +55,16 @@ def _inside(
         return (
             f"Every neighbour list was sampled once, and all that left a client ({left}) was "
             "computed from these samples. A given edge inside one silo is in them with a "
-            f"probability of up to {max(map(edge_shown, events_by_client)):.3g}; if it is, nothing hides "
-            f"it. {'That is no privacy guarantee. ' if sound.verdict == 'none' else ''}{_PUBLIC}"
+            f"probability of up to {max(map(edge_shown, events_by_client)):.3g}; if it is, nothing "
+            f"hides it. {'That is no privacy guarantee. ' if sound.verdict == 'none' else ''}"
+            f"{_PUBLIC}"
         )
     if all(map(noise_covers_all, events_by_client)):
         return _noised(sound, events, left)
     return (
-        f"No privacy guarantee is given. {_reason(mechanism, events_by_client, events)}. Somebody who sees "
-        f"what left a client ({left}) may be able to tell whether two of its nodes are linked. "
-        f"{_PUBLIC}"
+        f"No privacy guarantee is given. {_reason(mechanism, events_by_client, events)}. Somebody "
+        f"who sees what left a client ({left}) may be able to tell whether two of its nodes are "
+        f"linked. {_PUBLIC}"
     )
 
 

@@ -138,7 +138,7 @@ def _checked(question: Question) -> Question:
             if not fits(getattr(q, name)):
                 raise InputError(f"{name} must be {expected} (got {getattr(q, name)})")
     if q.mechanism == "randomised-response" and q.epsilon == 0:
-        raise InputError("randomised response needs its ε; give --epsilon, for example 8")
+        raise InputError("randomised response needs ε; give --epsilon, for example 2")
     return q
 
 
