@@ -11,7 +11,7 @@ import pytest
 from calls import Feddep, Outcome
 
 from feddep.deployment.operations import doctor, programs
-from feddep.deployment.operations.doctor import Check
+from feddep.deployment.operations.checks import Check
 from feddep.deployment.operations.kit import Kit, init, read_kit
 from feddep.deployment.protocol.disclosure_log import DisclosureLog
 from feddep.deployment.protocol.federate import RUN_NAME

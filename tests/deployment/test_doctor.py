@@ -1,4 +1,4 @@
-"""The doctor: what it finds on healthy and broken parties, and that it never raises."""
+"""The doctor: what it finds on healthy and broken machines, and that it never raises."""
 
 import json
 import shutil
@@ -14,14 +14,15 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from listener import listening, superlink
 
-from feddep.deployment.operations import certificates, doctor
+from feddep.deployment.operations import certificates, checks, probes
 from feddep.deployment.operations.certificates import (
     key_pem,
     load_private_openssh,
     new_key,
     public_openssh,
 )
-from feddep.deployment.operations.doctor import Check, diagnose
+from feddep.deployment.operations.checks import Check
+from feddep.deployment.operations.doctor import diagnose
 from feddep.deployment.operations.kit import Kit, init, renew
 from feddep.graph.folder import write_graph
 from feddep.graph.graph import Part
@@ -46,13 +47,13 @@ def kit(tmp_path: Path, port: int, small_graph) -> Kit:
 
 def findings(folder: Path) -> dict[str, Check]:
     file = "server.toml" if (folder / "server.toml").exists() else "silo.toml"
-    checks = diagnose(folder / file)
-    names = [check.name for check in checks]
+    found = diagnose(folder / file)
+    names = [check.name for check in found]
     assert len(names) == len(set(names))
-    for check in checks:
+    for check in found:
         assert check.found
         assert check.remedy or check.ok is not False
-    return {check.name: check for check in checks}
+    return {check.name: check for check in found}
 
 
 def faults(folder: Path) -> set[str]:
@@ -150,7 +151,7 @@ class TestSilo:
         with listening(other.server, script, port):
             found = findings(kit.silos["a"])
         assert found["certificate chain"].ok is False
-        assert "of another kit" in found["certificate chain"].remedy
+        assert "from another kit" in found["certificate chain"].remedy
         assert found["registration"].ok is None
         assert script.paths == []  # nothing is said to a stranger
 
@@ -187,7 +188,7 @@ class TestSilo:
         assert "feddep deploy renew" in check.remedy
 
     def test_a_port_that_does_not_speak_tls(self, kit, port, monkeypatch):
-        monkeypatch.setattr(doctor.probes, "PATIENCE", 0.3)
+        monkeypatch.setattr(probes, "TIMEOUT", 0.3)
         with socket.create_server(("127.0.0.1", port)):
             found = findings(kit.silos["a"])
         assert found["port"].ok
@@ -248,14 +249,14 @@ class TestSilo:
         assert "rounds" in findings(kit.silos["a"])["consent"].found
 
     def test_a_full_disk(self, kit, monkeypatch):
-        monkeypatch.setattr(doctor, "ROOM", 10**18)
+        monkeypatch.setattr(checks, "ROOM", 10**18)
         assert "disk" in faults(kit.silos["a"])
 
     def test_a_folder_that_cannot_be_entered(self, kit, monkeypatch):
         def closed(_: Path) -> None:
             raise PermissionError(13, "Permission denied")
 
-        monkeypatch.setattr(doctor, "disk", closed)
+        monkeypatch.setattr(checks, "disk", closed)
         check = findings(kit.silos["a"])["disk"]
         assert check.ok is None
         assert "as the user that runs feddep" in check.remedy
@@ -322,7 +323,7 @@ class TestServer:
                 return datetime.now(tz) + timedelta(days=days)
 
         renew(kit.folder, days=90)
-        monkeypatch.setattr(doctor, "datetime", Shifted)
+        monkeypatch.setattr(checks, "datetime", Shifted)
         check = findings(kit.server)["certificate expiry"]
         assert check.ok is ok
         assert found in check.found
@@ -343,7 +344,7 @@ class TestServer:
 
 class TestVersions:
     def test_the_installed_ones_fit(self):
-        assert all(check.ok for check in doctor.versions() if check.name != "flwr version")
+        assert all(check.ok for check in checks.versions() if check.name != "flwr version")
 
     @pytest.mark.parametrize(
         ("version", "ok"),
@@ -351,13 +352,13 @@ class TestVersions:
     )
     def test_flower_is_held_to_the_range(self, monkeypatch, version, ok):
         monkeypatch.setattr(metadata, "version", lambda name: version)
-        check = doctor._package("flwr", "<2,>=1.40")
+        check = checks._package("flwr", "<2,>=1.40")
         assert check.ok is ok
         assert ("install flwr" in check.remedy) is not ok
 
     def test_a_local_part_does_not_count(self):
-        assert doctor._version("torch", "2.13.0+cpu", "==2.13.0").ok
-        assert not doctor._version("torch", "2.12.0+cpu", "==2.13.0").ok
+        assert checks._version("torch", "2.13.0+cpu", "==2.13.0").ok
+        assert not checks._version("torch", "2.12.0+cpu", "==2.13.0").ok
 
     def test_what_is_missing_is_said(self, monkeypatch):
         def absent(name: str) -> str:
@@ -365,7 +366,7 @@ class TestVersions:
 
         monkeypatch.setattr(metadata, "version", absent)
         monkeypatch.setattr(metadata, "metadata", absent)
-        found = {check.name: check for check in doctor.versions()}
+        found = {check.name: check for check in checks.versions()}
         assert found["python version"].ok
         assert found["flwr version"].ok is False
         assert "feddep[flower]" in found["flwr version"].remedy

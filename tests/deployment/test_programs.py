@@ -18,8 +18,8 @@ from flwr.common.config import parse_config_args
 from listener import listening
 
 from feddep.deployment.operations import programs
+from feddep.deployment.operations.checks import Check
 from feddep.deployment.operations.config import ServerConfig, SiloConfig
-from feddep.deployment.operations.doctor import Check
 from feddep.deployment.operations.kit import Kit, init, read_kit
 from feddep.deployment.operations.programs import (
     NUMBER,

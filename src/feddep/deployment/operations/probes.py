@@ -1,7 +1,7 @@
-"""Questions to a server over TLS, as a silo would ask them; none of them changes anything there.
+"""Requests to a server over TLS, as a silo would send them; none changes anything at the server.
 
-Flower speaks protobuf over HTTP/1.1. The one message that is needed here is put together by hand,
-because Flower itself is imported in its own runtime only.
+Flower speaks protobuf over HTTP/1.1. The one message needed here is built by hand, because only
+:mod:`feddep.runtime.flower` imports Flower.
 """
 
 import json
@@ -20,20 +20,20 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-PATIENCE = 5.0  # seconds
+TIMEOUT = 5.0  # seconds
 HEALTH = "/health"
-CONTROL = "/v1/control/get-login-details"  # asks how to log in: open to everybody, and harmless
+CONTROL = "/v1/control/get-login-details"  # asks how to log in: open to everybody and harmless
 ACTIVATE = "/v1/fleet/activate-node"
 
 _PROTOBUF = "application/protobuf"
 
 
 class ProbeError(Exception):
-    """The server cannot be reached or does not answer; the text says why."""
+    """The server cannot be reached or does not answer; the message says why."""
 
 
 class DistrustError(ProbeError):
-    """The server's certificate is not to be trusted.
+    """The server's certificate cannot be trusted.
 
     Attributes:
         code: OpenSSL's number for the reason.
@@ -46,7 +46,7 @@ class DistrustError(ProbeError):
 
 @dataclass(frozen=True)
 class Server:
-    """Where to ask, and whose word counts for who answers."""
+    """Where to connect, and the authority that must have signed the server's certificate."""
 
     host: str
     port: int
@@ -55,7 +55,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back; ``date`` is the server's clock, to the second."""
+    """The server's response; ``date`` is its clock, to the second."""
 
     status: int
     date: datetime | None
@@ -63,7 +63,7 @@ class Answer:
 
     @property
     def code(self) -> int | None:
-        """The number of a Flower error, if it is one."""
+        """The code of a Flower error, or None if the response is not one."""
         try:
             content = json.loads(self.body)
         except ValueError:
@@ -73,28 +73,32 @@ class Answer:
 
 
 def connect(server: Server) -> None:
-    """Opens a connection and closes it; a :class:`ProbeError` if there is nobody."""
+    """Opens a connection and closes it.
+
+    Raises:
+        ProbeError: nobody listens there.
+    """
     with _as_probe_error():
-        socket.create_connection((server.host, server.port), PATIENCE).close()
+        socket.create_connection((server.host, server.port), TIMEOUT).close()
 
 
 def served_certificate(server: Server) -> x509.Certificate:
-    """Shakes hands as a silo does and returns what the server showed.
+    """The certificate that the server presents in a TLS handshake.
 
     Raises:
-        DistrustError: the certificate is not signed by the authority, has expired, or is for
-            another host.
+        DistrustError: the certificate is not signed by the authority, has expired, or does not
+            cover the host.
         ProbeError: there was no handshake at all.
     """
     context = _context(server)
     with (
         _as_probe_error(),
-        socket.create_connection((server.host, server.port), PATIENCE) as plain,
+        socket.create_connection((server.host, server.port), TIMEOUT) as plain,
         context.wrap_socket(plain, server_hostname=server.host) as secure,
     ):
         shown = secure.getpeercert(binary_form=True)
     if shown is None:
-        raise ProbeError("the server showed no certificate")
+        raise ProbeError("the server presented no certificate")
     return x509.load_der_x509_certificate(shown)
 
 
@@ -105,9 +109,13 @@ def ask(
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Answer:
-    """One request over TLS; a :class:`ProbeError` if there is no answer."""
+    """Sends one request over TLS.
+
+    Raises:
+        ProbeError: there is no answer.
+    """
     connection = HTTPSConnection(
-        server.host, server.port, timeout=PATIENCE, context=_context(server)
+        server.host, server.port, timeout=TIMEOUT, context=_context(server)
     )
     try:
         with _as_probe_error():
@@ -119,15 +127,15 @@ def ask(
 
 
 def ask_control(server: Server) -> Answer:
-    """Knocks at the control API, which a silo must not reach."""
+    """Tries the control API, which a silo must not be able to reach."""
     return ask(server, "POST", CONTROL, b"", {"Content-Type": _PROTOBUF})
 
 
 def ask_to_activate(server: Server, key: ec.EllipticCurvePrivateKey) -> Answer:
-    """Signs in as a silo, but in a way that the server refuses even if it knows the key.
+    """Signs in as a silo would, but so that the server refuses even a key that it knows.
 
-    The heartbeat interval is left at 0, which no server accepts. It looks up the key before it
-    looks at the interval, so its error tells whether the key is registered, and nothing changes.
+    The heartbeat interval is left at 0, which no server accepts. The server looks up the key
+    before it checks the interval, so its error says whether the key is registered.
     """
     public = key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -146,7 +154,7 @@ def ask_to_activate(server: Server, key: ec.EllipticCurvePrivateKey) -> Answer:
 def _context(server: Server) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=server.ca)
-    except OSError as error:  # also what ssl says of a file without a certificate
+    except OSError as error:  # ssl raises it for a file without a certificate, too
         raise ProbeError(f"cannot load {server.ca}: {error}") from None
 
 
@@ -157,11 +165,11 @@ def _as_probe_error() -> Iterator[None]:
     except ssl.SSLCertVerificationError as error:
         raise DistrustError(error.verify_message, error.verify_code) from None
     except TimeoutError:
-        raise ProbeError(f"no answer within {PATIENCE:g} seconds") from None
+        raise ProbeError(f"no answer within {TIMEOUT:g} seconds") from None
     except OSError as error:
         raise ProbeError(error.strerror or str(error)) from None
     except HTTPException as error:
-        raise ProbeError(f"not an answer in HTTP ({error!r})") from None
+        raise ProbeError(f"the answer is not HTTP ({error!r})") from None
 
 
 def _date(text: str | None) -> datetime | None:
@@ -172,7 +180,7 @@ def _date(text: str | None) -> datetime | None:
 
 
 def _varint(number: int) -> bytes:
-    """A length as protobuf writes it: seven bits a byte, the lowest first."""
+    """A number as protobuf encodes it: seven bits a byte, the lowest first."""
     out = bytearray()
     while number >= 0x80:
         out.append(number & 0x7F | 0x80)

@@ -20,7 +20,7 @@ from types import TracebackType
 
 from feddep.deployment.operations import probes
 from feddep.deployment.operations.config import ServerConfig, SiloConfig, host_and_port
-from feddep.deployment.operations.doctor import registration
+from feddep.deployment.operations.silo_checks import registration
 from feddep.deployment.operations.silo_daemon import socket_address
 from feddep.deployment.protocol.wait_policy import WaitPolicy
 from feddep.errors import (
