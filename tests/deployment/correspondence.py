@@ -1,10 +1,14 @@
 """Envelopes of a small run, and one silo to send them to."""
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from feddep.deployment.protocol.agreement import Agreement
-from feddep.deployment.protocol.memory import Carried
+from feddep.deployment.protocol.consent import Consent
+from feddep.deployment.protocol.memory import Carried, RunMemory
 from feddep.deployment.protocol.request_log import place_of
 from feddep.deployment.protocol.silo_service import SiloService
 from feddep.federation.messages import Arrays, grouped
@@ -12,6 +16,14 @@ from feddep.graph.graph import Graph
 from feddep.models.weights import to_arrays
 from feddep.runtime.envelope import Envelope
 from feddep.scenario.spec import RunSpec
+
+CONSENT = Consent(
+    methods={"fedavg"},
+    messages={"classifier"},
+    rounds=3,
+    smallest_cluster=5,
+    highest_epsilon="unbounded",
+)
 
 SMALL = {"model.hidden": 4, "training.rounds": 3, "partition.clients": 3, "preset": "paper"}
 
@@ -56,3 +68,32 @@ class Correspondent:
 
     def __call__(self, envelope: Envelope) -> Envelope:
         return self.service.answer(envelope, lambda run: Carried(self.runs.setdefault(run, {})))
+
+
+def changed(silo: Correspondent, **fields) -> Correspondent:
+    return Correspondent(replace(silo.service, **fields))
+
+
+def lines(silo: Correspondent, kind: str | None = None) -> list[dict]:
+    """The disclosure log's lines about payloads, or of another kind."""
+    path = silo.service.disclosures.path
+    found = map(json.loads, path.read_text().splitlines()) if path.exists() else []
+    return [line for line in found if line.get("kind") == kind]
+
+
+def same(one: Envelope, other: Envelope) -> bool:
+    return one.header == other.header and all(
+        np.array_equal(one.arrays[name], other.arrays[name], equal_nan=True)
+        for name in one.arrays.keys() | other.arrays.keys()
+    )
+
+
+def refused(answer: Envelope) -> str:
+    assert set(answer.header) == {"refused"}
+    assert not answer.arrays
+    return answer.header["refused"]
+
+
+def counts(silo: Correspondent) -> dict[str, int]:
+    """What the silo's memory counts as sent."""
+    return RunMemory(Carried(silo.runs["run"])).recall()[2]
