@@ -240,7 +240,7 @@ def test_half_a_row_is_refused_with_its_place(file, ran):
     Sweep.read(file).run(1, lambda *_: None)
     results = file.parent / "results/small.jsonl"
     results.write_text(results.read_text()[:-20])
-    with pytest.raises(DataError, match=r"line 4 of .*small.jsonl is not a whole row.*delete"):
+    with pytest.raises(DataError, match=r"line 4 of .*small.jsonl is not a complete row.*delete"):
         Sweep.read(file).missing()
 
 
@@ -257,7 +257,7 @@ def test_what_no_run_has_written_is_refused_with_its_place(file, row, why):
     results = file.parent / "results/small.jsonl"
     results.parent.mkdir()
     results.write_bytes(row + b"\n")
-    with pytest.raises(DataError, match=rf"line 1 of .*small.jsonl is not a whole row.*{why}"):
+    with pytest.raises(DataError, match=rf"line 1 of .*small.jsonl is not a complete row.*{why}"):
         Sweep.read(file).missing()
 
 
@@ -356,7 +356,7 @@ def test_a_wrong_declaration_is_refused_before_anything_runs(tmp_path, text, say
 
 
 def test_a_small_version_is_declared_or_refused(file):
-    with pytest.raises(InputError, match="no small version; add \\[quick\\]"):
+    with pytest.raises(InputError, match=r"no table \[quick\]; add one"):
         Sweep.read(file, quick=True)
     file.write_text(DECLARATION + "[quick]\nseed = [7]\n")
     with pytest.raises(InputError, match="declares no run"):

@@ -1,1 +1,1 @@
-"""Training and scoring on one graph. Nothing here knows of messages."""
+"""Training and scoring on one graph. Nothing here knows about messages."""

@@ -1,12 +1,12 @@
-"""DP-SGD on a GraphSAGE: every example's gradient is clipped, their sum noised.
+"""DP-SGD on a GraphSAGE: each example's gradient is clipped, and noise is added to their sum.
 
 Source: Abadi et al. 2016, algorithm 1. An example is a training node with its full ego-graph; the
 batch is a Poisson sample, as the accountants assume. Opacus hooks into the layers of torch.nn,
 which our sparse first layer is not; so the clipping is our own.
 
-What it protects is one training node as an example. A node's edges are in the ego-graphs of many
-examples, so one edge may change many of the clipped gradients: ``docs/privacy.md``. Lists in which
-a node occurs only so often (``inner``) bound how many.
+It protects one training node as an example. A node's edges are in the ego-graphs of many examples,
+so one edge may change many of the clipped gradients (``docs/privacy.md``). Lists in which a node
+occurs a limited number of times (``inner``) bound how many.
 """
 
 import math
@@ -35,18 +35,18 @@ def dp_sgd(
     """Takes ⌈n / batch_size⌉ · epochs steps w ← w - rate / batch_size · (Σ clipped + N(0, (σC)²)).
 
     Args:
-        sgd: gives the gradients and holds the weights. It must drop nothing: an example's norm
-            and its part of the sum are computed one after the other.
+        sgd: computes the gradients and holds the weights. It must not use dropout: an example's
+            norm and its part of the sum are computed in two passes.
         graph: whose training nodes are the examples.
         layers: hops of an example's ego-graph.
-        batch_size: examples in a batch in the mean; n of them are there in all.
-        epochs: as many steps as this many passes would take.
+        batch_size: mean number of examples in a batch, out of n.
+        epochs: as many steps as this many passes over the examples would take.
         rate: the learning rate.
         noise: σ, noise multiplier.
         clip: C, largest norm of an example's gradient.
         rng: for batches and noise.
-        inner: the lists of all but the outermost hop; None reads the graph's.
-        decay: L2 penalty, which knows nothing of the examples.
+        inner: the lists of all but the outermost hop; None reads the graph's own.
+        decay: L2 penalty, which does not depend on the examples.
     """
     nodes = graph.members(Part.TRAIN)
     weights, total = sgd.weights, sgd.weights.zeros()
@@ -56,7 +56,7 @@ def dp_sgd(
             rng.standard_normal(out=array, dtype=np.float32)
             array *= noise * clip
         if len(chosen):
-            # A gradient clipped is a gradient times a number; so only norms are needed one by one.
+            # A clipped gradient is the gradient times a number, so only norms are needed singly.
             norms = sgd.gradient_norms(*separate_ego_graphs(graph, chosen, layers, inner))
             shares = np.minimum(1, clip / np.maximum(norms, 1e-12)).astype(np.float32)
             sgd.add_gradient(full_ego_graphs(graph, chosen, layers, inner), total, shares)

@@ -35,10 +35,10 @@ class Scores:
 
 
 def pooled(parties: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Silo accuracies over the nodes of all parties, and their mean loss over training nodes.
+    """Silo accuracies over the nodes of all clients, and their mean loss over training nodes.
 
     Returns:
-        ``silo_val``, ``silo_test`` and ``loss``, each only where there is something to count.
+        ``silo_val``, ``silo_test`` and ``loss``, each only if there are nodes to count.
     """
     rows = list(parties)
     sums = {name: sum(row[name] for row in rows) for name in SCORE_NAMES}

@@ -1,4 +1,4 @@
-"""Adding nodes to a silo's graph: neighbours that were generated or that others told of."""
+"""Adding nodes to a silo's graph: neighbours that were generated or received from others."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from feddep.graph.graph import Features, Graph, Part
 
 
 def expand(graph: Graph, links: npt.NDArray[np.int64], features: Features) -> Graph:
-    """The graph with more nodes, which have neither label nor part in the split.
+    """The graph with additional nodes, which have no label and are in no part of the split.
 
     Args:
         graph: n nodes.
         links: ``(L, 2)`` a node of the graph and one of the new nodes, numbered from 0. Messages
-            flow both ways, so the new node does change what is computed for the old one.
+            flow both ways, so a new node does affect what is computed for an old one.
         features: of the new nodes, ``(k, d)``.
     """
     count = features.shape[0]

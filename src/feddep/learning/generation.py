@@ -47,8 +47,8 @@ class Targets:
         has_hidden: ``(m, C)`` True where a hidden neighbour of the node is in the cluster.
         own: ``(C, d_z)`` the silo's own prototypes.
         foreign: the other silos' prototypes, ``(C_j, d_z)`` each.
-        pulled: ``(m, P, d_z)`` where the other silos pull each generated row, in the mean over
-            ``pulls`` of them; it takes the place of ``foreign`` where there are no prototypes.
+        pulled: ``(m, P, d_z)`` the point that the other silos pull each generated row to, in the
+            mean over ``pulls`` silos; it replaces ``foreign`` where there are no prototypes.
         pulls: how many silos pull.
     """
 
@@ -70,7 +70,7 @@ class Targets:
 
 
 def reconstruction_loss(generated: Generated, targets: Targets, spec: GeneratorSpec) -> Tensor:
-    """Lⁿ of the generated neighbours of m nodes, a number."""
+    """Lⁿ of the generated neighbours of m nodes, a scalar."""
     nodes, kept = generated.nodes, generated.kept
     rows = generated.rows.view_as(generated.rows)  # gradients of distances add up before the pull's
     degree = smooth_l1_loss(generated.degree, targets.missing_degree, reduction="sum")
@@ -124,7 +124,7 @@ class GeneratorTraining:
 
     @cached_property
     def impaired(self) -> Impaired:
-        """The silo's graph with some nodes hidden; the same ones all the time."""
+        """The silo's graph with some nodes hidden; always the same ones."""
         graph, spec = self.silo.graph, self.silo.spec.generator
         pool = graph.members(Part.VAL) if spec.pool == "val" else np.arange(graph.nodes)
         return impair(graph, pool, spec.impaired_share, self.silo.seeds.stream("impair"))
@@ -151,7 +151,7 @@ class GeneratorTraining:
     def generator(self, weights: Weights | None = None) -> DeepGenerator:
         """DGen with the given weights, or with initial ones that all silos share.
 
-        ñ starts at the silo's mean missing degree: from 0 the ReLU may never wake up.
+        ñ starts at the silo's mean missing degree: from 0 the ReLU might never become active.
         """
         spec = self.silo.spec
         model = DeepGenerator(spec.model, spec.generator, spec.features, spec.embedding_width)
@@ -237,10 +237,10 @@ class GeneratorTraining:
     def generated(
         self, generate: Callable[[FeatureTable, EgoGraphs, np.random.Generator], T], seeds: Seeds
     ) -> Iterator[tuple[npt.NDArray[np.int64], T]]:
-        """Some nodes of the silo and what is generated for them, until all had their turn.
+        """Batches of the silo's nodes and what is generated for them, until all are covered.
 
         Args:
-            generate: a :class:`~feddep.models.generator.DeepGenerator`, or what does some of it.
+            generate: a :class:`~feddep.models.generator.DeepGenerator`, or a part of one.
             seeds: streams for noise and sampling.
         """
         return self._everywhere(generate, self.silo.graph, self.silo.table, seeds)

@@ -1,6 +1,6 @@
 """Training a silo's own GNN and computing its embeddings, both with sampled neighbours.
 
-The embeddings are sampled too: an embedding over full neighbour lists would show every edge, and
+Embeddings are computed over sampled lists too: over full lists they would reveal every edge, and
 the paper's privacy statement is about sampled ones (section 3.3).
 """
 
@@ -40,7 +40,7 @@ def local_embeddings(silo: Silo) -> tuple[npt.NDArray[np.float32], Weights]:
 
 
 def known_embeddings(silo: Silo, memory: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.float32]:
-    """z from the silo's memory; a silo that was away when all others trained does so now."""
+    """z from the silo's memory; a silo that was away when the others trained does so now."""
     return memory["embeddings"] if "embeddings" in memory else local_embeddings(silo)[0]
 
 
@@ -52,7 +52,7 @@ def train_local_gnn(silo: Silo) -> LocalGnn:
     initialise(model, start.child("local_gnn"))
     seeds = silo.seeds.child("local_gnn")
     private = learning.privacy.mechanism == "dp-sgd"
-    # DP-SGD sees each example twice and must see the same; its noise is dropout enough.
+    # DP-SGD computes each example twice, with the same result; its noise replaces dropout.
     share = 0.0 if private else learning.model.dropout
     dropout = DropoutStream(share, seeds.integer("dropout"))
     sgd = SageSgd(

@@ -1,4 +1,4 @@
-"""The parts of NeighGen's training across silos: what is shared, compared, generated."""
+"""The parts of NeighGen's training across silos: what is shared, compared and generated."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,8 +26,8 @@ def train(
 ) -> float:
     """Minimises Lⁿ without the other silos' part of it; returns the mean loss.
 
-    The same loss as :meth:`~feddep.learning.generation.GeneratorTraining.pretrain`. But a row is
-    as wide as the features, and those that do not count are not generated.
+    The same loss as :meth:`~feddep.learning.generation.GeneratorTraining.pretrain`; but rows are
+    as wide as the features, so those that do not count are not generated.
     """
     spec, noise = generator.spec, seeds.stream("noise")
     features, device = training.silo.graph.features, training.silo.device
@@ -52,7 +52,7 @@ def train(
 def shared(training: GeneratorTraining, generator: DeepGenerator, seeds: Seeds) -> Arrays:
     """The generating part, and its inputs for a batch of nodes.
 
-    ``inputs`` are ``(b, h)`` encodings with noise, ``kept`` ``(b, P)`` tells the rows that count.
+    ``inputs`` are ``(b, h)`` encodings with noise; ``kept``, ``(b, P)``, marks the rows that count.
     """
     ego = training.sample(training.silo.spec.generator.batch_size, seeds)
     with torch.no_grad():
@@ -90,9 +90,9 @@ def generate(
 ) -> tuple[npt.NDArray[np.int64], Features]:
     """Links to new nodes and their features, for every node of the silo that misses some.
 
-    Generated features are dense. Where the silo's own are sparse, a new node keeps as many of
-    its largest entries as the silo's nodes have in the mean, or a graph of many columns would
-    outgrow every memory.
+    Generated features are dense. If the silo's own are sparse, a new node keeps only as many of
+    its largest entries as the silo's nodes have on average; otherwise a graph with many columns
+    would not fit into memory.
     """
     own = training.silo.graph.features
     entries = None if isinstance(own, np.ndarray) else max(1, round(own.nnz / own.shape[0]))
@@ -140,7 +140,7 @@ def _nearest(
 
 
 def _largest(rows: npt.NDArray[np.float32], entries: int) -> sp.csr_array:
-    """Each row's largest entries by size, the rest zero."""
+    """Each row's largest entries in absolute value, the rest zero."""
     count = min(entries, rows.shape[1])
     columns = np.sort(np.argpartition(-np.abs(rows), count - 1, axis=1)[:, :count], axis=1)
     values = np.take_along_axis(rows, columns, axis=1)

@@ -1,8 +1,8 @@
-"""DP-SGD at a silo: with how much noise, on which lists, and for F so that all it sends is noised.
+"""DP-SGD at a silo: how much noise, on which lists, and how F is trained so that it covers all.
 
 Only with a cap on occurrences (``privacy.occurrences``) does the noise cover an edge; the proof is
-in ``docs/privacy.md``. What a client sends besides F's weights are scores and a loss. These are
-computed without any edges, from weights that were shown anyway and nodes that count as public.
+in :mod:`feddep.privacy.occurrences`. Besides F's weights a client sends scores and a loss. These
+are computed without any edges, from weights that were sent anyway and nodes that count as public.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ from feddep.seeding import Seeds
 
 
 def embedding_gradients(spec: LearningSpec, graph: Graph) -> NoisedGradients:
-    """DP-SGD on a silo's local GNN, as the spec asks for it."""
+    """The event of DP-SGD on a silo's local GNN, as the spec asks for it."""
     examples, batch = len(graph.members(Part.TRAIN)), spec.training.batch_size
     if not spec.privacy.edges_capped:
         return dp_sgd_event(spec.privacy, examples, batch, spec.embedding.epochs)
@@ -50,7 +50,7 @@ def embedding_gradients(spec: LearningSpec, graph: Graph) -> NoisedGradients:
 def classifier_gradients(
     spec: LearningSpec, graph: Graph, phase: str = "averaging"
 ) -> CappedGradients:
-    """DP-SGD on F in all rounds of averaging, as the spec asks for it."""
+    """The event of DP-SGD on F in all rounds of averaging, as the spec asks for it."""
     training = spec.training
     return capped_event(
         spec.privacy,
@@ -128,10 +128,10 @@ def train_privately(
 
 
 def _question(silo: Silo, weights: Weights) -> str:
-    """A name for what is answered with noise: settings, weights and edges.
+    """A name for the noise, made from settings, weights and edges.
 
-    Another question gets other noise. Noise that two answers share can be subtracted, and a silo
-    with a secret of its own has the same secret in every run.
+    A different question gets different noise: noise that two answers share could be subtracted,
+    and a silo's secret is the same in every run.
     """
     digest = hashlib.sha256(repr(silo.spec).encode())
     for array in (*weights.values(), silo.graph.indptr, silo.graph.indices):

@@ -1,4 +1,4 @@
-"""Local embeddings and their prototypes: what a silo may show of its nodes, once.
+"""Local embeddings and their prototypes, the only thing about them that a silo shares.
 
 Source: the paper's section 3.2, "Deep Neighbor Prototype Generation". A silo trains a GNN on its
 subgraph, takes the node embeddings z_v, and groups them into C clusters; a prototype is a
@@ -38,18 +38,18 @@ class EmbeddingSpec:
         width: d_z, of the embeddings.
         epochs: N, epochs of training of the local GNN (paper: 50).
         learning_rate: of SGD on the local GNN.
-        shared_start: every silo starts from the same weights; else each from its own, and the
-            silos' embeddings live in different spaces.
-        warm_start: F starts from the average of the local GNNs, as far as the shapes agree (all
-            but the last convolution if L = K). One message up more; not in the paper.
-        code_noise: standard deviation of the noise on node codes that are shown to the server
+        shared_start: every silo starts from the same weights; otherwise each starts from its own,
+            and the silos' embeddings live in different spaces.
+        warm_start: F starts from the average of the local GNNs, as far as shapes agree (all but
+            the last convolution if L = K). It takes one more message up; not in the paper.
+        code_noise: standard deviation of the noise on node codes that are sent to the server
             (FedGSL).
         code_neighbours: neighbours that the server finds for each code (FedGSL).
-        clusters: C, most prototypes a silo releases.
+        clusters: C, the most prototypes that a silo releases.
         smallest: a cluster of fewer nodes is merged into the nearest other; a cluster of one
             would be a node's embedding.
-        norm_bound: largest norm of a released prototype; 0 takes √d_z, which tanh keeps to
-            anyway, and for features (L = 0) leaves it open.
+        norm_bound: largest norm of a released prototype; 0 means √d_z, which tanh guarantees
+            anyway, and for features (L = 0) no bound.
     """
 
     depth: Annotated[int, Ge(0)] = 2
@@ -124,7 +124,7 @@ def find_prototypes(embeddings: Floats, spec: EmbeddingSpec, seed: int) -> Proto
 
 
 def released(found: Prototypes, spec: EmbeddingSpec) -> Floats:
-    """What may leave the silo: the last check, whoever made the clusters.
+    """What may leave the silo; the last check, however the clusters were made.
 
     A longer prototype is shortened to the norm bound.
 
@@ -144,9 +144,9 @@ def released(found: Prototypes, spec: EmbeddingSpec) -> Floats:
 
 
 def _k_means(embeddings: Floats, count: int, rng: np.random.Generator) -> tuple[float, Ints]:
-    """Squared distances to the nearest centres, in all, and each node's cluster."""
+    """The sum of squared distances to the nearest centres, and each node's cluster."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an empty cluster is simply not there
+        warnings.simplefilter("ignore")  # an empty cluster is simply left out
         centres, cluster = kmeans2(embeddings, count, iter=_ITERATIONS, minit="++", rng=rng)
     return float(((embeddings - centres[cluster]) ** 2).sum()), cluster.astype(np.int64)
 

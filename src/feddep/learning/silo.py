@@ -1,4 +1,4 @@
-"""What one party of a run works with: its own data, and random draws that nobody can repeat."""
+"""What a client works on: its own data, and random draws that nobody else can repeat."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -20,14 +20,14 @@ from feddep.seeding import Seeds
 
 @dataclass(frozen=True)
 class Secret:
-    """A party's own randomness, which nobody can repeat.
+    """A silo's own randomness, which nobody else can repeat.
 
-    What perturbs the graph must be the same whenever the same graph is perturbed in the same way,
-    or releases would add up; and independent otherwise, or two of them would show what differs.
-    Everything else is drawn anew in each run.
+    The noise that perturbs the graph must be the same whenever the same graph is perturbed in the
+    same way, or releases would add up; and independent otherwise, or two of them would reveal what
+    differs. Everything else is drawn anew in each run.
 
     Attributes:
-        root: the party's secret number.
+        root: the silo's secret number.
         run: the run's name.
     """
 
@@ -52,15 +52,15 @@ def open_silo(
     device: torch.device,
     secret: Secret | None = None,
 ) -> "Silo":
-    """A party with the graph that its privacy mechanism leaves it to work with.
+    """A silo whose graph is the one that the privacy mechanism leaves it to work with.
 
     Args:
-        client: the party's number.
+        client: the silo's number.
         graph: its true graph.
         spec: what was agreed.
         device: where it computes.
-        secret: where its random draws come from. None takes the run's seed, which everybody
-            knows: a simulation can be repeated, and its noise can be taken off again.
+        secret: the source of its random draws. None takes the run's seed, which everybody knows:
+            a simulation can be repeated, and its noise removed again.
     """
     silo = Silo(client, graph, spec, device, secret.for_run(spec) if secret else None)
     rng = secret.for_graph(graph, spec) if secret else silo.seeds.stream("privacy")
@@ -70,10 +70,10 @@ def open_silo(
 
 @dataclass(frozen=True, eq=False)
 class Silo:
-    """One party's own data and random streams; what the client halves of phases work on.
+    """A client's own data and random streams; what the client halves of phases work on.
 
     Attributes:
-        client: the party's number.
+        client: its number.
         graph: its subgraph.
         spec: what was agreed.
         device: where it computes.
@@ -98,20 +98,20 @@ class Silo:
 
     @cached_property
     def prepared(self) -> dict[str, Any]:
-        """What can be made again from the silo and its memory, kept while the silo is there."""
+        """A cache of what can be recomputed from the silo and its memory."""
         return {}
 
     @property
     def seeds(self) -> Seeds:
-        """The party's own random streams."""
+        """The client's own random streams."""
         root = self.spec.seed if self.secret is None else self.secret
         return Seeds(root).child("client", self.client)
 
     def noise(self, seeds: Seeds, name: str, *content: Weights) -> np.random.Generator:
-        """The stream ``name`` that hides some content.
+        """The stream ``name`` of noise that hides some content.
 
-        Noise that two answers share can be subtracted. So where the party has a secret, the stream
-        depends on the content too: a server that asks twice in other words gets other noise.
+        Noise that two answers share can be subtracted. So if the silo has a secret, the stream
+        depends on the content too: a server that asks again in other words gets different noise.
         """
         if self.secret is None:
             return seeds.stream(name)
@@ -122,5 +122,5 @@ class Silo:
         return seeds.stream(name, digest.hexdigest())
 
     def classifier(self, weights: Weights | None = None) -> FusedSage:
-        """:meth:`LearningSpec.classifier` on the party's device."""
+        """:meth:`LearningSpec.classifier` on the silo's device."""
         return self.spec.classifier(weights).to(self.device)

@@ -1,4 +1,4 @@
-"""What all parties of a run agree on before it starts."""
+"""What server and clients agree on before a run starts."""
 
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -52,7 +52,7 @@ class LearningSpec:
         training: how it is trained.
         embedding: the local GNN and its prototypes.
         generator: DGen.
-        privacy: what stands between the silos' edges and what leaves them.
+        privacy: the mechanism between the silos' edges and what leaves them.
         aggregation: how the silos' weights become one classifier.
         fusion: which of the classifier's layers take embeddings of missing neighbours.
     """
@@ -72,14 +72,14 @@ class LearningSpec:
     def embedding_width(self) -> int:
         """d_z; embeddings of depth 0 are the features themselves.
 
-        What the last layer alone takes are hidden states, of the layer before it.
+        If only the last layer takes embeddings, these are hidden states of the layer before it.
         """
         if self.fusion == "last":
             return self.model.hidden
         return self.embedding.width if self.embedding.depth else self.features
 
     def classifier(self, weights: Weights | None = None) -> FusedSage:
-        """F with the given weights, or with the initial ones, which one seed fixes for all."""
+        """F with the given weights, or with initial ones that depend on the run's seed alone."""
         width = 0 if self.fusion == "none" else self.embedding_width
         last_only = self.fusion == "last"
         model = FusedSage(self.model, self.features, self.classes, width, last_only=last_only)

@@ -22,9 +22,9 @@ Step = Callable[[EgoGraphs], float]
 
 
 class Trainer(Protocol):
-    """Whoever trains a classifier at a client for one round; :func:`train`, unless told otherwise.
+    """Trains a classifier at a client for one round; :func:`train` is the default.
 
-    A trainer must not remember anything from one call to the next: a run may go on in another
+    A trainer must not remember anything from one call to the next: a run may continue in another
     process after any round.
     """
 
@@ -52,8 +52,8 @@ def train(
         silo: whose nodes to train on.
         seeds: streams of this client and round.
         missing_embeddings: z̄ of the silo's nodes, ``(n, d_z)``; None trains without them.
-        around: turns the step of SGD into the one that is taken, e.g. to add to it; what it does
-            to ``model.parameters()`` in place counts.
+        around: wraps the step of SGD, for example to add a term; it may change
+            ``model.parameters()`` in place.
 
     Returns:
         The mean loss over nodes and epochs; 0 if the silo has no training node.
@@ -118,7 +118,7 @@ def autograd_step(
 
 
 def mean_loss(batches: Iterable[EgoGraphs], step: Step) -> float:
-    """Takes a step on every batch; the mean of the losses over all nodes, 0 without any."""
+    """Takes a step on every batch and returns the mean loss over all nodes, 0 if there are none."""
     total, count = 0.0, 0
     for ego in batches:
         total += step(ego) * len(ego.targets)
@@ -131,8 +131,8 @@ def descend(
 ) -> None:
     """One step of SGD in place, w ← w - rate · (gradient + decay · w).
 
-    The same numbers as ``torch.optim.SGD``, whose first use imports the compiler of torch: a
-    second and 80 MB in each worker, for three lines.
+    The same numbers as ``torch.optim.SGD``, whose first use imports torch's compiler: a second and
+    80 MB in each worker, for three lines.
     """
     with torch.no_grad():
         for parameter, gradient in zip(parameters, gradients, strict=True):

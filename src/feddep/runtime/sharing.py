@@ -1,4 +1,4 @@
-"""Graphs in memory that all workers of one machine see: plain array files, mapped read-only."""
+"""Graphs in memory shared by all workers of a machine: plain array files, mapped read-only."""
 
 import json
 import shutil

@@ -1,9 +1,8 @@
-"""Presets: the settings that a run takes where its user gives none.
+"""Presets: values for the settings that the user leaves open.
 
 ``paper`` is the defaults plus what the paper sets by data set; ``tuned`` adds what
 ``feddep tune`` chose on validation for a method and a data set. A preset says how to learn, never
-on which data nor with how much noise: it holds keys of :data:`SECTIONS` that are no
-:data:`PROMISES`.
+on which data or with how much noise: it holds keys of :data:`SECTIONS`, except :data:`PROMISES`.
 """
 
 import re

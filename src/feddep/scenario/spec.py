@@ -33,12 +33,12 @@ class RunSpec:
     """One run.
 
     Attributes:
-        method: a name in ``feddep methods``, or ``module:ATTRIBUTE`` for somebody's own.
+        method: a name in ``feddep methods``, or ``module:ATTRIBUTE`` for one of your own.
         dataset: a name in ``feddep data list``, or the path of a graph or shard folder.
         seed: fixes split, partition, initial weights and every other draw.
-        feature_share: share of the feature columns that are kept, chosen at random; for studies of
-            what weak features do.
-        preset: where the values of keys come from that the user leaves open.
+        feature_share: share of the feature columns that are kept, chosen at random; for studying
+            weak features.
+        preset: where values come from that the user leaves open.
     """
 
     method: str = "feddep"
@@ -60,7 +60,7 @@ class RunSpec:
         """The spec with some keys changed; text is read as the key's type.
 
         Raises:
-            InputError: a key is unknown or a value does not fit; it names the key.
+            InputError: a key is unknown, or a value is invalid; it names the key.
         """
         known = spec_keys()
         values = asdict(self)

@@ -4,7 +4,7 @@ import json
 
 
 def toml_value(value: object) -> str:
-    """A number, a truth value, a list of them or a text; anything else as its text."""
+    """A number, a boolean, a list of them or a string; anything else as its string."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""A sweep as its author writes it down, as settings of single runs."""
+"""From a sweep's declaration to the settings of single runs."""
 
 import itertools
 import tomllib
@@ -18,7 +18,7 @@ def read_declaration(file: Path) -> dict[str, Any]:
     """The tables and switches of a file.
 
     Raises:
-        InputError: something in it is not of the kind it must be.
+        InputError: an entry has the wrong type; it says which.
     """
     try:
         content = tomllib.loads(file.read_text())
@@ -66,7 +66,7 @@ def declared_cells(content: Mapping[str, Any]) -> list[Cell]:
 
 
 def quick_cells(content: Mapping[str, Any]) -> list[Cell]:
-    """The cells whose values ``[quick]`` names; a single value is also set where there is none."""
+    """The cells that ``[quick]`` selects; a single value is also set where there is none."""
     wanted: Mapping[str, Sequence[Any]] = content["quick"]
     defaults = {key: values[0] for key, values in wanted.items() if len(values) == 1}
     return [

@@ -1,4 +1,4 @@
-"""How long a run may take, from the runs like it that are there."""
+"""How long a run may take, estimated from similar runs that are stored."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -16,17 +16,17 @@ _ALIKE = (
     ("method",),
     (),
 )
-"""What runs must share to tell of each other; the first that some run shares decides."""
+"""Settings that similar runs share, most similar first; the first that some run shares counts."""
 
 
 def expected_seconds(
     cells: Sequence[Settings], known: Sequence[tuple[Settings, Record]]
 ) -> list[float]:
-    """For each cell the mean over the runs that are most like it.
+    """For each cell, the mean over the runs that are most like it.
 
     Args:
         cells: settings of the runs to come.
-        known: settings and records of runs that are there; without any, all cells cost 0.
+        known: settings and records of stored runs; without any, all cells cost 0.
     """
     costs = [(settings, _seconds(record)) for settings, record in known]
     return [_like(cell, costs) for cell in cells]

@@ -1,8 +1,8 @@
 """``python -m feddep.sweeps.one_run``: a line of settings in, a line with the record out.
 
-Every run is a fork of this process, so neither its memory nor its threads stay; but what takes
-longer than a small run, loading torch and compiled code, is done once. A run that fails gives
-``{"failed": reason}``, and the next line is awaited.
+Every run is a fork of this process, so that neither its memory nor its threads remain, while
+loading torch and compiled code, which takes longer than a small run, is done once. A run that fails
+gives ``{"failed": reason}``, and the process waits for the next line.
 """
 
 import json
@@ -23,7 +23,7 @@ _FIRST = {"method": "fedavg", "preset": "paper", "synthetic.nodes": 150, "traini
 
 def main() -> None:
     """Answers until the input ends."""
-    with suppress(KeyboardInterrupt):  # whoever started this one was told as well
+    with suppress(KeyboardInterrupt):  # the process that started this one gets it as well
         outcome(_FIRST)
         for line in sys.stdin:
             sys.stdout.write(_in_a_fork(json.loads(line)) + "\n")
@@ -32,7 +32,7 @@ def main() -> None:
 
 def outcome(settings: dict[str, Any], *, history: bool = False) -> dict[str, Any]:
     """``record`` and perhaps ``history`` of one run with one worker."""
-    # That a method cannot be trained with these settings is a result, and no reason to end a sweep.
+    # That a method diverges with these settings is a result, not a reason to end a sweep.
     result = execute(settings, workers=1, keep_diverged=True)
     found = {"record": result.record}
     return {**found, "history": thin_history(result.history)} if history else found
@@ -55,7 +55,7 @@ def _in_a_fork(asked: dict[str, Any]) -> str:
 
 
 def _reply(asked: dict[str, Any], sender: int) -> NoReturn:
-    """The fork's part; it must not come back to the parent's loop."""
+    """The fork's part; it must not return to the parent's loop."""
     code = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

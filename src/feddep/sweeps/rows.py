@@ -1,4 +1,4 @@
-"""Rows of sweeps on the disk: a file of JSON lines for each sweep, all in one folder."""
+"""Rows of sweeps on disk: a file of JSON lines for each sweep, all in one folder."""
 
 import fcntl
 import json
@@ -18,7 +18,7 @@ def read_rows(file: Path) -> Iterator[Row]:
     """The rows of a file; none if there is no such file.
 
     Raises:
-        DataError: a line is not a whole row, as when the disk was full; it names the line.
+        DataError: a line is not a complete row, as after a full disk; it names the line.
     """
     lines = file.read_bytes().splitlines() if file.exists() else []
     for number, line in enumerate(lines, start=1):
@@ -27,14 +27,14 @@ def read_rows(file: Path) -> Iterator[Row]:
             _check(row)
         except ValueError as error:
             raise DataError(
-                f"line {number} of {file} is not a whole row ({error}); delete that line, "
-                "and the run is run again"
+                f"line {number} of {file} is not a complete row ({error}); delete that line to "
+                "repeat the run"
             ) from None
         yield row
 
 
 def _check(row: Any) -> None:
-    """Refuses what no run has written."""
+    """Refuses what no run could have written."""
     parts = [row.get(name) for name in ("settings", "record")] if isinstance(row, dict) else []
     if not parts or not all(isinstance(part, dict) for part in parts):
         raise ValueError("expected settings and record")
@@ -46,17 +46,17 @@ def _check(row: Any) -> None:
 
 
 def append_row(file: Path, row: Row) -> None:
-    """Adds a row at the end, all of it at once."""
+    """Appends a row in one write."""
     with file.open("ab", buffering=0) as out:
         out.write((json.dumps(row) + "\n").encode())
 
 
 @contextmanager
 def in_use(folder: Path, *, alone: bool) -> Iterator[None]:
-    """Holds the folder for a sweep that runs; several may, unless one must be alone.
+    """Holds the folder while a sweep runs; several sweeps may, unless one must be alone.
 
     Raises:
-        InputError: the others do not go with this one.
+        InputError: another sweep holds the folder, and one of the two must be alone.
     """
     lock = os.open(folder, os.O_RDONLY)  # the folder itself, so nothing is left behind
     try:
@@ -71,7 +71,7 @@ def _take(lock: int, folder: Path, *, alone: bool) -> None:
         fcntl.flock(lock, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except BlockingIOError:
         raise InputError(
-            f"{_WHY[alone]} in {folder}; wait until that one is done and try again"
+            f"{_WHY[alone]} in {folder}; wait until it is done and try again"
         ) from None
 
 

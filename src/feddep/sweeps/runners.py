@@ -1,4 +1,4 @@
-"""Processes that carry out runs for a sweep, one run at a time each."""
+"""Processes that carry out a sweep's runs, each one run at a time."""
 
 import json
 import os
@@ -13,20 +13,20 @@ from feddep.errors import RuntimeFailureError
 
 
 class FailedRunError(RuntimeFailureError):
-    """One run came to nothing; others may do better."""
+    """One run failed; others may not."""
 
 
 def run_apart(settings: Mapping[str, Any], *, history: bool) -> dict[str, Any]:
-    """``record`` and perhaps ``history`` of one run, in a fork of a process with all loaded.
+    """``record`` and perhaps ``history`` of one run, in a fork of a process with torch loaded.
 
     Raises:
         FailedRunError: the run failed; it says which and why.
-        RuntimeFailureError: there is no process that could carry it out.
+        RuntimeFailureError: the process that carries out runs has ended.
     """
     try:
         runner = _IDLE.get_nowait()
     except Empty:
-        # -P: or a module in the current folder could be taken for one of the library's.
+        # -P: otherwise a module in the current folder could shadow one of the library's.
         command = [sys.executable, "-P", "-m", "feddep.sweeps.one_run"]
         runner = Popen(command, stdin=PIPE, stdout=PIPE, text=True, env=_KEEP_MEMORY | os.environ)
     answer = _answer(runner, json.dumps({"settings": settings, "history": history}))
@@ -52,8 +52,8 @@ def _answer(runner: "Popen[str]", question: str) -> str:
 
 
 _KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "1000000000", "MALLOC_TRIM_THRESHOLD_": "4000000000"}
-"""For the C library: large arrays come and go in every step, and giving their memory back to the
-system only to be given it again, page by page, takes up to a quarter of a run's time."""
+"""For the C library: large arrays come and go in every step, and returning their memory to the
+system only to get it back, page by page, takes up to a quarter of a run's time."""
 
 _IDLE: "SimpleQueue[Popen[str]]" = SimpleQueue()
-"""Processes that wait for the next run; their input ends, and so do they, with this process."""
+"""Processes that wait for the next run; they end when this process does, as their input closes."""

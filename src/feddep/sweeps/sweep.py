@@ -1,4 +1,4 @@
-"""Many runs from one file: resumable, one record a run, several runs at a time.
+"""Many runs from one file: resumable, one record for each run, several runs at a time.
 
 A sweep is declared as data::
 
@@ -9,17 +9,18 @@ A sweep is declared as data::
     method = ["local", "fedavg", "global"]
     seed = [0, 1, 2, 3, 4]
 
-Every combination of the grid is one run; ``[[grid]]`` several times declares several grids. A
-run's record is appended to a file of JSON lines together with the settings that it came from. A
-combination that is already there, or in the records of another sweep beside it, is not run again;
-a run counts for what it was, whatever values its preset has by now; but not if the file of a method
-of somebody's own has changed since. Two combinations are the same
-if they come to the same settings: a default may be named or not, a preset that has nothing for a
-method and a data set is no other, and a method that has the whole graph does not ask how it would
-be dealt out.
-``history = true`` above all keeps a thin history beside each record, for training curves; records
+Every combination in the grid is one run; several ``[[grid]]`` declare several grids. A run's record
+is appended to a file of JSON lines together with its settings.
+
+A combination that is stored already, here or by another sweep in the same folder, is not run again.
+Two combinations are the same if they resolve to the same settings: whether a default is named,
+which preset supplied a value, and how the graph would be divided for a method that has all of it
+make no difference. A stored run counts with the values that were used, even if its preset has
+changed since, but not if the file of a user's own method has.
+
+``history = true`` at the top keeps a thin history beside each record, for training curves; records
 without one do not count there. ``timed = true`` runs one at a time, and only records of runs that
-were alone count there: beside others a run takes up to several times as long.
+had the machine to themselves count: beside others a run takes up to several times as long.
 """
 
 import json
@@ -77,8 +78,8 @@ class Sweep:
 
         Args:
             file: the declaration.
-            quick: only the runs that its ``[quick]`` names, with the settings that it adds;
-                their records stand in ``quick/`` below the others.
+            quick: only the runs that its ``[quick]`` selects, with the settings that it adds;
+                their records are in the subfolder ``quick/``.
             results: the folder of the records; by default ``results/`` beside the declaration.
         """
         content = read_declaration(file)
@@ -88,16 +89,16 @@ class Sweep:
         elif "quick" in content:
             found, folder = quick_cells(content), folder / "quick"
         else:
-            raise InputError(f"{file} has no small version; add [quick] to it, or run it whole")
+            raise InputError(f"{file} has no table [quick]; add one, or run all of it")
         if not found:
-            raise InputError(f"{file} declares no run; look at its lists of values")
+            raise InputError(f"{file} declares no runs; check its lists of values")
         # Grids may overlap. Unknown keys and methods are refused here, before anything runs.
         cells = list({(_spec(cell), *_names(cell).values()): cell for cell in found}.values())
         switches = {name: content[name] for name in SWITCHES}
         return cls(cells, folder / f"{file.stem}.jsonl", **switches)
 
     def records(self) -> list[tuple[Cell, Record]]:
-        """What is there so far, in the grid's order; runs of an older grid are passed over."""
+        """The records so far, in the grid's order; runs of an older grid are skipped."""
         return [(cell, _under(cell, row["record"])) for cell, row in self._rows()]
 
     def histories(self) -> list[tuple[Cell, Record, History]]:
@@ -111,39 +112,39 @@ class Sweep:
         return [cell for cell in self.cells if _spec(cell) not in done]
 
     def waiting(self) -> list[tuple[Cell, float]]:
-        """What is to be run, and the seconds that each may take.
+        """The runs to do, each with the seconds it may take.
 
-        The longest come first; of a timed sweep, all methods with one seed, then with the next.
-        Cells that come to the same settings are one run. Seconds are those of the runs most like
-        it in this folder, whichever sweep they belong to; without any they are 0.
+        The longest come first; in a timed sweep, all methods with one seed, then with the next.
+        Cells that resolve to the same settings are one run. Seconds are estimated from the most
+        similar runs in this folder, whichever sweep they belong to; without any they are 0.
         """
         cells = list({_spec(cell): cell for cell in self.missing()}.values())
         seconds = expected_seconds(cells, [(r["settings"], r["record"]) for r in self._stored()])
         found = list(zip(cells, seconds, strict=True))
-        if self.timed:  # a machine is now faster, now slower: not one method after the other
+        if self.timed:  # a machine's speed varies, which must not favour a method
             return sorted(found, key=lambda one: _spec(one[0]).seed)
         return sorted(found, key=lambda one: one[1], reverse=True)
 
     def check_data(self) -> None:
-        """Refuses data that cannot be loaded, before anything runs; without runs none is needed."""
+        """Refuses data that cannot be loaded, before anything runs; needs none if nothing will."""
         specs = map(_spec, self.missing())
         for dataset, synthetic in dict.fromkeys((spec.dataset, spec.synthetic) for spec in specs):
             load(dataset, synthetic)
 
     def processes(self, at_once: int) -> int:
-        """How many of so many processes the sweep takes."""
+        """How many of the given processes the sweep uses."""
         return 1 if self.timed else at_once
 
     def run(self, at_once: int, tell: Callable[[int, int, Cell], None]) -> None:
         """Runs what is missing, ``at_once`` runs at a time, each with one worker.
 
-        What will take longest comes first, so that no process has a long run left when the others
-        are done; of what nothing is known, in the grid's order. A run that fails keeps no other
-        from being run, and one that is done is stored, whatever happens elsewhere.
+        The longest run comes first, so that no process has a long run left when the others are
+        done. A run that fails does not stop the others, and a finished run is stored, whatever
+        happens elsewhere.
 
         Args:
             at_once: number of processes; a timed sweep has one, whatever is asked for.
-            tell: called with (done, in all, settings) after every run.
+            tell: called with (done, total, settings) after every run.
 
         Raises:
             RuntimeFailureError: runs failed; it names the first of them.
@@ -168,7 +169,7 @@ class Sweep:
             raise RuntimeFailureError(_told(failures, len(missing)))
 
     def _run(self, cell: Cell, at_once: int) -> None:
-        """One run and its row; in a thread of its own, so that nobody need wait for it."""
+        """One run and its row, in a thread of its own."""
         with _STORING:
             if cell not in self.missing():  # another process has run it in the meantime
                 return
@@ -188,9 +189,9 @@ class Sweep:
         return [(cell, found[_spec(cell)]) for cell in self.cells if _spec(cell) in found]
 
     def _stored(self) -> Iterator[Row]:
-        """All rows of the folder: what another sweep ran serves here too.
+        """All rows of the folder: what another sweep ran counts here too.
 
-        A run of one's own comes last and counts.
+        This sweep's own rows come last and take precedence.
         """
         others = set(self.results.parent.glob("*.jsonl")) - {self.results}
         for file in [*sorted(others), self.results]:
@@ -210,9 +211,9 @@ def _told(failures: Sequence[str], runs: int) -> str:
 
 
 def _spec_of_row(row: Mapping[str, Any]) -> RunSpec:
-    """What was run: the values that were used then, whatever a preset says by now."""
+    """What was run: the values that were used then, whatever the preset says now."""
     used: Mapping[str, Any] = row["record"].get("settings", {})
-    known = spec_keys()  # a key may have gone since, once nobody used it any more
+    known = spec_keys()  # a key may have been removed since
     given = {key: value for key, value in used.items() if key in known}
     return _spec({**row["settings"], **given, **({"preset": "paper"} if used else {})})
 
@@ -227,13 +228,13 @@ def _specs(cell: str, _presets: Path) -> tuple[RunSpec, RunSpec]:
     """A cell's spec as it is named, and without the names that make no difference."""
     settings = json.loads(cell)
     named = resolve(RunSpec().with_settings(settings), settings)
-    spec = replace(named, preset="paper")  # once resolved, its name says nothing more
+    spec = replace(named, preset="paper")  # once resolved, the preset's name makes no difference
     whole = find_method(spec.method).whole_graph
     return named, replace(spec, partition=PartitionSpec()) if whole else spec
 
 
 def _under(cell: Cell, record: Record) -> Record:
-    """The record under the names that the cell has for it."""
+    """The record under the names that the cell uses for it."""
     shown = record | _names(cell)
     if any(shown[name] != record.get(name) for name in ("clients", "partition")):
         # What would be lost, it told of another partition.
@@ -243,7 +244,7 @@ def _under(cell: Cell, record: Record) -> Record:
 
 
 def _names(cell: Cell) -> dict[str, Any]:
-    """What cells that are one run may differ in: the preset, and a partition nobody looks at."""
+    """What cells of the same run may differ in: the preset's name, and an unused partition."""
     named, _ = _specs(json.dumps(cell), presets.FILE)
     partition = named.partition
     return {"preset": named.preset, "clients": partition.clients, "partition": partition.kind}

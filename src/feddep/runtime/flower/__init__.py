@@ -1,6 +1,6 @@
-"""Flower carries the messages: the only package that imports it.
+"""Messages carried by Flower: the only package that imports it.
 
-The names below are all that the programs of a deployment need of Flower.
+The names below are all that the programs of a deployment need from Flower.
 """
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict

@@ -34,9 +34,9 @@ class FlowerChannel:
     ) -> dict[int, Envelope | Undelivered]:
         """Pushes all envelopes and pulls until all are answered or the time is up.
 
-        A envelope that was delivered before and is delivered again may be answered twice; the first
-        answer counts that is not lost. An answer that a node could not give comes from the link,
-        not from the node: so answers are matched by the message that they reply to.
+        An envelope that is delivered again may be answered twice; the first answer that is not an
+        error counts. When a node could not answer, the error comes from the link, not from the
+        node, so answers are matched by the message that they reply to.
         """
         until = time.monotonic() + seconds
         messages = [
@@ -57,7 +57,7 @@ class FlowerChannel:
         return answers
 
     def _pull(self, answers: dict[int, Envelope | Undelivered]) -> bool:
-        """Takes in what has come; whether anything has."""
+        """Collects the answers that have arrived; returns whether there were any."""
         waiting = [number for number, (node, _) in self._pushed.items() if node not in answers]
         came = False
         for message in self._grid.pull_messages(waiting) if waiting else ():

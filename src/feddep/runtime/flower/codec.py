@@ -1,8 +1,8 @@
 """Envelopes as Flower records: the header as JSON, and all arrays packed into one.
 
-The arrays are packed by :func:`~feddep.federation.messages.pack` instead of becoming one Flower
+The arrays are packed by :func:`~feddep.federation.messages.pack` rather than becoming one Flower
 array each: they are read back without a copy, and anything but arrays of numbers is refused. The
-header is a record of its own, so that arrays which all clients get are one object, which Flower
+header is a record of its own, so that arrays that go to all clients are one object, which Flower
 stores and sends once.
 """
 

@@ -18,7 +18,7 @@ QUIET = {
     "RAY_DISABLE_IMPORT_WARNING": "1",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-"""Neither Flower nor Ray is to talk to the outside."""
+"""Keeps Flower and Ray from contacting the outside."""
 
 
 def simulate(
@@ -34,7 +34,7 @@ def simulate(
         address: of a Ray cluster that is already running; None starts Ray on this machine.
 
     Raises:
-        RuntimeFailureError: the simulation itself failed; an error of ``main``'s comes as it is.
+        RuntimeFailureError: the simulation itself failed; an error in ``main`` is raised as it is.
     """
     os.environ.update({name: os.environ.get(name, value) for name, value in QUIET.items()})
     for name in ("flwr", "ray"):
