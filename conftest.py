@@ -2,12 +2,16 @@
 
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
+import feddep
 from missing import summary
+
+if TYPE_CHECKING:
+    from feddep.graph.graph import Graph
 
 # One thread: test machines have few cores and other work.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -34,3 +38,18 @@ def untuned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(presets, "FILE", file)
         yield
+
+
+@pytest.fixture(scope="session")
+def small_graph() -> "Graph":
+    """120 nodes, 240 edges, 60 sparse features, 3 classes; without a split."""
+    return feddep.load(
+        "synthetic",
+        nodes=120,
+        classes=3,
+        communities_per_class=2,
+        feature_count=60,
+        topic_words=20,
+        dialect_words=8,
+        topic_share=0.6,
+    )

@@ -19,21 +19,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def small_graph() -> "Graph":
-    """120 nodes, 240 edges, 60 sparse features, 3 classes; without a split."""
-    return feddep.load(
-        "synthetic",
-        nodes=120,
-        classes=3,
-        communities_per_class=2,
-        feature_count=60,
-        topic_words=20,
-        dialect_words=8,
-        topic_share=0.6,
-    )
-
-
-@pytest.fixture(scope="session")
 def small_shards(small_graph: "Graph") -> "Shards":
     """The small graph, split and dealt out to three clients."""
     return feddep.partition(small_graph, clients=3, seed=0)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from feddep.errors import DataError
-from feddep.reports.comparison import footnotes, marked, points
+from feddep.reports.formatting import footnotes, marked, points
 from feddep.reports.summary import Rows, headings, setting_of, spread, varied
 from feddep.reports.table import Table
 from feddep.runs.files import Record

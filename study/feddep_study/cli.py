@@ -62,7 +62,7 @@ def reproduce(
 
 def _data_table(folder: Path, *, quick: bool) -> None:
     """The part that trains nothing."""
-    from feddep.reports.comparison import markdown_table
+    from feddep.reports.formatting import markdown_table
     from feddep_study import data_table
     from feddep_study.against_paper import Paper
 
@@ -91,6 +91,18 @@ def report(
     check_writable(target)
     for path in write_report(folder, target, quick=quick):
         say(path)
+
+
+@app.command()
+def costs(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, such as those of feddep costs.")],
+) -> None:
+    """Show what runs sent and how long they took beside the paper's formulas; runs nothing."""
+    from feddep.runs.files import read_record
+    from feddep_study.cost_formulas import costs_page
+
+    page = costs_page([read_record(path) for path in runs])
+    out_console.print(page, soft_wrap=True, markup=False, end="")
 
 
 @app.command()

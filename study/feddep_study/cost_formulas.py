@@ -16,18 +16,26 @@ is read here.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from feddep.phases.averaging import Averaging
 from feddep.phases.neighgen import NeighGenTraining
 from feddep.phases.peer_search import PeerSearch
 from feddep.phases.prototype_exchange import PrototypeExchange
+from feddep.reports.costs import (
+    costs_markdown,
+    generator_epochs,
+    phase_bytes,
+    seconds_before,
+)
+from feddep.reports.formatting import marked, size
+from feddep.reports.table import Table
 from feddep.runs.files import Record
 
 BYTES = 4
 OPERATIONS = "operations"
+HEADINGS = ("method", "what", "formula", "numbers", "gives", "measured", "measured ÷ formula")
 NOTES = (
     "Symbols: M clients, V nodes of the whole graph, d_x features, d_z width of the embeddings "
     "(d_x where they are the features), C prototypes of a client, ñ generated neighbours, θ the "
@@ -47,9 +55,6 @@ NOTES = (
     "Operations are compared with the seconds before the averaging rounds, in nanoseconds an "
     "operation. These hold all work of those phases, not the search for the closest rows alone.",
 )
-
-# The phases in which a generator is trained with messages in every epoch.
-EPOCH_PHASES = frozenset({NeighGenTraining.name, PeerSearch.name})
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,20 @@ class Priced:
     value: int
     measured: float
     ratio: float | None
+
+
+def costs_page(records: Sequence[Record]) -> str:
+    """What was measured, then the paper's formulas for it where it has any, in Markdown."""
+    page, formulas = costs_markdown(records), formula_table(records)
+    if not formulas.rows:
+        return page
+    notes = "".join(f"- {note}\n" for note in NOTES)
+    return f"{page}\n## The paper's formulas\n\n{formulas.markdown()}\n{notes}"
+
+
+def formula_table(records: Sequence[Record]) -> Table:
+    """The paper's formulas for these runs; without rows where it has none."""
+    return Table(HEADINGS, [_row(record, one) for record in records for one in price(record)])
 
 
 def price(record: Record) -> tuple[Priced, ...]:
@@ -96,21 +115,12 @@ def price(record: Record) -> tuple[Priced, ...]:
     return ()
 
 
-def generator_epochs(record: Record) -> int:
-    """E_g; without any epoch there would be no generator, so there is at least one."""
-    return max(1, int(record["settings"]["generator.epochs"]))
-
-
-def phase_bytes(record: Record, name: str) -> int:
-    """Bytes of one phase, both ways."""
-    counts: Mapping[str, int] = record["traffic"]["phases"][name]
-    return counts["up_bytes"] + counts["down_bytes"]
-
-
-def seconds_before(record: Record) -> float:
-    """Seconds of the phases before the averaging rounds."""
-    phases: Mapping[str, float] = record["seconds"]["phases"]
-    return sum(seconds for name, seconds in phases.items() if name != Averaging.name)
+def _row(record: Record, priced: Priced) -> tuple[str, ...]:
+    start = (marked(record["method"]), priced.what, priced.formula, priced.numbers)
+    ratio = "–" if priced.ratio is None else f"{priced.ratio:#.3g}"
+    if priced.what == OPERATIONS:
+        return *start, f"{priced.value:.2g}", f"{priced.measured:.2f} s", f"{ratio} ns"
+    return *start, size(priced.value), size(round(priced.measured)), ratio
 
 
 def _symbols(record: Record) -> dict[str, int]:

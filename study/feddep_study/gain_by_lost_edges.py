@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from feddep.reports.charts import Axis, Figure, Key, Panel, Point, Series
-from feddep.reports.comparison import accuracy, footnotes, marked
+from feddep.reports.formatting import accuracy, footnotes, marked
 from feddep.reports.palette import Style, style_of
 from feddep.reports.summary import Rows, headings, records_by_setting
 from feddep.reports.table import Table

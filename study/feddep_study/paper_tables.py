@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from feddep.algorithms import METHODS
-from feddep.reports.comparison import divergence, footnotes, marked, points
+from feddep.reports.formatting import divergence, footnotes, marked, points
 from feddep.reports.summary import spread
 from feddep.reports.table import Table
 from feddep.scenario.spec import RunSpec

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from feddep.reports.charts import Figure, figure_svg
-from feddep.reports.comparison import divergence, footnotes, marked
+from feddep.reports.formatting import divergence, footnotes, marked
 from feddep.reports.summary import Rows, spread
 from feddep.reports.table import Table
 from feddep.scenario.spec import RunSpec

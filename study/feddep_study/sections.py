@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from feddep.reports.charts import Figure
-from feddep.reports.comparison import divergence, footnotes, marked
-from feddep.reports.costs import NOTES, Cost, costs_of, formula_table, measured_table
+from feddep.reports.costs import NOTES, costs_of, measured_table
+from feddep.reports.formatting import divergence, footnotes, marked
 from feddep.reports.privacy import price_rows
 from feddep.reports.summary import Rows, spread, summary
 from feddep.reports.table import Table
 from feddep.runs.files import Record
 from feddep_study.against_paper import reached
+from feddep_study.cost_formulas import formula_table
 from feddep_study.figures.accuracy import costs_figure, lines_figure, pairs_figure, paper_figure
 from feddep_study.figures.curves import curves_figure
 from feddep_study.figures.privacy_plot import further_privacy, privacy_figure
@@ -179,17 +180,18 @@ def _curves(source: Source) -> Iterator[Block]:
 
 
 def _costs(source: Source) -> Iterator[Block]:
-    for number, (title, costs) in enumerate(comparable_costs(source.rows), start=1):
+    for number, (title, records) in enumerate(comparable_runs(source.rows), start=1):
+        costs = costs_of(records)
         figure = costs_figure(costs, title)
         yield figure if number == 1 else replace(figure, name=f"{figure.name}-{number}")
         table = measured_table(costs)
         yield replace(table, title=f"Measured: {title}", notes=(*table.notes, *NOTES))
-        formulas = formula_table(costs)
+        formulas = formula_table(records)
         if formulas.rows:
             yield replace(formulas, title=f"The paper's formulas: {title}")
 
 
-def comparable_costs(rows: Rows) -> Iterator[tuple[str, list[Cost]]]:
+def comparable_runs(rows: Rows) -> Iterator[tuple[str, list[Record]]]:
     """The runs that can be compared, one scenario after the other; seeds and presets apart."""
     groups: dict[str, dict[str, Record]] = {}
     for _, record in rows:
@@ -201,7 +203,7 @@ def comparable_costs(rows: Rows) -> Iterator[tuple[str, list[Cost]]]:
             )
             groups.setdefault(title, {}).setdefault(record["method"], record)
     for title, by_method in groups.items():
-        yield title, costs_of(list(by_method.values()))
+        yield title, list(by_method.values())
 
 
 PLANS: Mapping[str, Plan] = {

@@ -5,18 +5,8 @@ from dataclasses import replace
 import pytest
 
 from feddep.algorithms import METHODS
-from feddep.reports.comparison import (
-    HEADINGS,
-    accuracy,
-    comparison_markdown,
-    comparison_rows,
-    divergence,
-    footnotes,
-    markdown_table,
-    marked,
-    run_summary,
-    size,
-)
+from feddep.reports.comparison import HEADINGS, comparison_markdown, comparison_rows, run_summary
+from feddep.reports.formatting import accuracy, divergence, footnotes, markdown_table, marked, size
 
 
 def record(method: str, test: float | None = 0.81234, up: int = 1500) -> dict[str, object]:

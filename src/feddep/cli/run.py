@@ -145,7 +145,7 @@ def compare(
 def methods(as_json: AsJson = False) -> None:
     """List the methods and what leaves a client in each."""
     from feddep.algorithms import METHODS
-    from feddep.reports.comparison import footnotes, marked
+    from feddep.reports.formatting import footnotes, marked
 
     if as_json:
         print_json(

@@ -1,25 +1,17 @@
-"""What each method costs: bytes and seconds of metered runs, beside the paper's formulas."""
+"""What each method costs: bytes and seconds of metered runs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from feddep.algorithms import METHODS, find_method
 from feddep.errors import InputError
 from feddep.phases.averaging import Averaging
-from feddep.reports.comparison import footnotes, marked, size
+from feddep.phases.neighgen import NeighGenTraining
+from feddep.phases.peer_search import PeerSearch
+from feddep.reports.formatting import footnotes, marked, size
 from feddep.reports.table import Table
 from feddep.runs.files import Record
-from feddep_study import cost_formulas
-from feddep_study.cost_formulas import (
-    EPOCH_PHASES,
-    OPERATIONS,
-    Priced,
-    generator_epochs,
-    phase_bytes,
-    price,
-    seconds_before,
-)
 
 REFERENCE = "fedavg"
 ROUNDS = 3
@@ -38,15 +30,6 @@ MEASURED_HEADINGS = (
     "in all",
     f"÷ {REFERENCE}",
 )
-FORMULA_HEADINGS = (
-    "method",
-    "what",
-    "formula",
-    "numbers",
-    "gives",
-    "measured",
-    "measured ÷ formula",
-)
 NOTES = (
     "Bytes are those of all clients together. What is *sent once* and in a *generator epoch* comes "
     "before the averaging rounds. A round is what goes up divided by the rounds plus what goes "
@@ -57,6 +40,8 @@ NOTES = (
     "Seconds are those of the clock, with however many workers there were.",
 )
 
+# The phases in which a generator is trained with messages in every epoch.
+EPOCH_PHASES = frozenset({NeighGenTraining.name, PeerSearch.name})
 # What the runs in one table must have in common.
 _COMMON = ("dataset", "clients", "rounds", "seed", "split", "partition")
 
@@ -78,7 +63,6 @@ class Cost:
         seconds_round: in an averaging round.
         seconds: in all phases.
         times_reference: seconds ÷ FedAvg's; None without one.
-        paper: the paper's formulas, where it has any.
     """
 
     method: str
@@ -93,7 +77,6 @@ class Cost:
     seconds_round: float
     seconds: float
     times_reference: float | None
-    paper: tuple[Priced, ...]
 
 
 def methods_to_run(asked: Sequence[str] = ()) -> list[str]:
@@ -129,19 +112,15 @@ def costs_json(records: Sequence[Record]) -> list[dict[str, Any]]:
 
 
 def costs_markdown(records: Sequence[Record]) -> str:
-    """A page: what was measured, the paper's formulas, and how both are to be read."""
-    costs, first = costs_of(records), records[0]
+    """A page: what was measured, and how it is to be read."""
+    first = records[0]
     lines = [
         f"# Costs: {first['dataset']}, {first['clients']} clients, {first['rounds']} rounds, "
         f"seed {first['seed']}",
         "",
-        measured_table(costs).markdown(),
+        measured_table(costs_of(records)).markdown(),
         *(f"- {note}" for note in NOTES),
     ]
-    formulas = formula_table(costs)
-    if formulas.rows:
-        lines += ["", "## The paper's formulas", "", formulas.markdown()]
-        lines += [f"- {note}" for note in cost_formulas.NOTES]
     return "\n".join(lines) + "\n"
 
 
@@ -151,10 +130,21 @@ def measured_table(costs: Sequence[Cost]) -> Table:
     return Table(MEASURED_HEADINGS, [_measured_row(cost) for cost in costs], notes)
 
 
-def formula_table(costs: Sequence[Cost]) -> Table:
-    """The paper's formulas for these runs; without rows where it has none."""
-    rows = [_formula_row(cost, priced) for cost in costs for priced in cost.paper]
-    return Table(FORMULA_HEADINGS, rows)
+def generator_epochs(record: Record) -> int:
+    """E_g; without any epoch there would be no generator, so there is at least one."""
+    return max(1, int(record["settings"]["generator.epochs"]))
+
+
+def phase_bytes(record: Record, name: str) -> int:
+    """Bytes of one phase, both ways."""
+    counts: Mapping[str, int] = record["traffic"]["phases"][name]
+    return counts["up_bytes"] + counts["down_bytes"]
+
+
+def seconds_before(record: Record) -> float:
+    """Seconds of the phases before the averaging rounds."""
+    phases: Mapping[str, float] = record["seconds"]["phases"]
+    return sum(seconds for name, seconds in phases.items() if name != Averaging.name)
 
 
 def _check_comparable(records: Sequence[Record]) -> None:
@@ -197,7 +187,6 @@ def _cost(record: Record, reference: Record | None) -> Cost:
         seconds_round=(seconds - waited) / rounds,
         seconds=seconds,
         times_reference=None if reference is None else seconds / reference["seconds"]["total"],
-        paper=price(record),
     )
 
 
@@ -221,11 +210,3 @@ def _measured_row(cost: Cost) -> tuple[str, ...]:
         f"{cost.seconds:.2f}",
         "–" if times is None else f"{times:.2f}",
     )
-
-
-def _formula_row(cost: Cost, priced: Priced) -> tuple[str, ...]:
-    start = (marked(cost.method), priced.what, priced.formula, priced.numbers)
-    ratio = "–" if priced.ratio is None else f"{priced.ratio:#.3g}"
-    if priced.what == OPERATIONS:
-        return *start, f"{priced.value:.2g}", f"{priced.measured:.2f} s", f"{ratio} ns"
-    return *start, size(priced.value), size(round(priced.measured)), ratio

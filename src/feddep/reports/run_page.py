@@ -8,7 +8,8 @@ from typing import Any
 
 from feddep.errors import DataError
 from feddep.reports.charts import Axis, Figure, Key, Panel, Point, Series
-from feddep.reports.comparison import footnotes, marked, run_summary, size
+from feddep.reports.comparison import run_summary
+from feddep.reports.formatting import footnotes, marked, size
 from feddep.reports.page import figure_html, page, paragraph, table_html
 from feddep.reports.palette import Style, style_of
 from feddep.reports.privacy import price_rows
@@ -16,7 +17,6 @@ from feddep.reports.table import Table
 from feddep.runs.files import Record, read_record, write_atomically
 from feddep.runs.records import thin_history
 from feddep.sweeps.sweep import History
-from feddep_study.figures.accuracy import ACCURACY
 
 NAME = "report.html"
 _PRICES = {
@@ -101,7 +101,7 @@ def history_figure(record: Record, history: History) -> Figure:
     }
     scores = [_line(history, name, (name,), styles[name]) for name in _SCORES]
     others = ("loss", "training loss (cross-entropy)"), ("seconds", "seconds so far")
-    panels = [Panel("accuracy", Axis("round"), Axis(ACCURACY.removeprefix("test ")), scores)]
+    panels = [Panel("accuracy", Axis("round"), Axis("accuracy"), scores)]
     panels += [
         Panel(name, Axis("round"), Axis(label), [_line(history, name, (name,), own)])
         for name, label in others

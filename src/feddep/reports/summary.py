@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from feddep.reports.comparison import divergence, footnotes, marked
+from feddep.reports.formatting import divergence, footnotes, marked
 from feddep.reports.table import Table
 from feddep.runs.files import Record
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from feddep.reports.comparison import markdown_table
+from feddep.reports.formatting import markdown_table
 
 _NUMBER = re.compile(r"[+−-]?\d|–")  # a dash stands for a number that is not there
 

@@ -1,6 +1,6 @@
 """A search as a table: what each trial had, and how it did on validation."""
 
-from feddep.reports.comparison import accuracy
+from feddep.reports.formatting import accuracy
 from feddep.scenario.spec import spec_keys
 from feddep.sweeps.tuning import Outcome, Trial
 

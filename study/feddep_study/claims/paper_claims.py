@@ -32,9 +32,9 @@ from feddep.phases.generator_training import GeneratorPretraining
 from feddep.phases.neighgen import NeighGenTraining
 from feddep.phases.peer_search import PeerSearch
 from feddep.phases.prototype_exchange import PrototypeExchange
+from feddep.reports.costs import phase_bytes, seconds_before
 from feddep.runs.files import Record
 from feddep_study.claims.rule import Case, Claim, Evidence, Measure
-from feddep_study.cost_formulas import phase_bytes, seconds_before
 from feddep_study.statistics.paired import score_of
 
 SLIGHT = 0.01

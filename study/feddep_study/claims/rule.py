@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from feddep.reports.comparison import points
+from feddep.reports.formatting import points
 from feddep.reports.summary import Rows
 from feddep.runs.files import Record
 from feddep.scenario.spec import RunSpec

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from feddep.reports.charts import ROW, Axis, Figure, Key, Panel, Point, Series
-from feddep.reports.comparison import marked
 from feddep.reports.costs import Cost
+from feddep.reports.formatting import marked
 from feddep.reports.palette import Style, style_of
 from feddep.reports.summary import Rows, by_setting, spread
 from feddep.runs.files import Record

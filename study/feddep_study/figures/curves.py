@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from feddep.reports.charts import Axis, Figure, Panel, Point, Series
-from feddep.reports.comparison import marked
+from feddep.reports.formatting import marked
 from feddep.reports.palette import style_of
 from feddep.reports.summary import setting_of
 from feddep.sweeps.sweep import History

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from feddep.reports.charts import Axis, Figure, Key, Panel, Point, Series
-from feddep.reports.comparison import marked
+from feddep.reports.formatting import marked
 from feddep.reports.palette import Style, style_of_mechanism
 from feddep.reports.summary import Rows
 from feddep.runs.files import Record

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from scipy.stats import t as student_t
 
-from feddep.reports.comparison import accuracy, footnotes, marked, points
+from feddep.reports.formatting import accuracy, footnotes, marked, points
 from feddep.reports.summary import Rows, headings, records_by_setting, varied
 from feddep.reports.table import Table
 from feddep.runs.files import Record

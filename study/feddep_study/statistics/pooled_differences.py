@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
-from feddep.reports.comparison import footnotes, marked
+from feddep.reports.formatting import footnotes, marked
 from feddep.reports.summary import Rows, setting_of
 from feddep.reports.table import Table
 from feddep.runs.files import Record

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from scipy.stats import rankdata
 
-from feddep.reports.comparison import footnotes, marked
+from feddep.reports.formatting import footnotes, marked
 from feddep.reports.table import Table
 from feddep.scenario.spec import RunSpec
 from feddep_study.paper_tables import NOT_RUN, in_order
