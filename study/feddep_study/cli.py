@@ -113,6 +113,18 @@ def documents(folder: Folder = STUDY) -> None:
     fill_documents(folder)
 
 
+@app.command()
+def preset(
+    choices: Annotated[list[Path], typer.Argument(help="Files that feddep tune wrote.")],
+) -> None:
+    """Make choices of feddep tune the presets that the library ships."""
+    from feddep_study.presets import adopt
+
+    for file in choices:
+        method, dataset = adopt(file)
+        err_console.print(f"preset stored for {method} on {dataset}", soft_wrap=True)
+
+
 def main() -> None:
     """Runs the command line."""
     start(app, "feddep-study")

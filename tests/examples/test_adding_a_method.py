@@ -195,9 +195,7 @@ def test_the_document_s_commands_run_in_worker_processes(folder):
     assert "| fedprox:METHOD |" in report.read_text()
 
 
-def test_its_choice_of_settings_cannot_become_a_preset_of_the_package(fedprox, tmp_path):
+def test_its_settings_can_be_tuned(fedprox, tmp_path):
     fedprox.TUNABLE = replace(fedprox.METHOD, preset_of=None)
     tuning = Tuning.declare("fedprox:TUNABLE", "synthetic", folder=tmp_path)
     assert tuning.results.name == "fedprox-TUNABLE-synthetic.jsonl"
-    with pytest.raises(InputError, match="into the method's defaults"):
-        tuning.check_preset_file()

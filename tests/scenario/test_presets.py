@@ -12,8 +12,8 @@ from feddep.graph.graph import Graph
 from feddep.graph.shard import Shards, write_shards
 from feddep.scenario import presets
 from feddep.scenario.build import dataset_names, resolve
-from feddep.scenario.presets import preset_settings, with_tuned
-from feddep.scenario.spec import RunSpec
+from feddep.scenario.presets import preset_settings
+from feddep.scenario.spec import RunSpec, spec_keys
 
 PACKAGED = Path(presets.__file__).with_name("presets.toml")
 CONTENT = """
@@ -119,7 +119,7 @@ def test_the_number_of_clients_does_not_matter(file: Path):
 
 
 def test_an_unknown_preset_is_refused():
-    with pytest.raises(InputError, match=r"preset: expected 'tuned' or 'paper' \(got 'best'\)"):
+    with pytest.raises(InputError, match=r"preset: expected 'tuned', 'paper' or .* \(got 'best'\)"):
         RunSpec().with_settings({"preset": "best"})
 
 
@@ -213,26 +213,68 @@ def test_an_unknown_key_in_the_file_is_refused(file: Path):
         resolved()
 
 
-def test_an_entry_is_put_in_and_the_rest_is_kept():
-    settings = {"generator.pool": "val", "embedding.warm_start": True, "generator.keep": 0.2}
-    text = with_tuned(CONTENT, "fedavg", "cora", settings, "from a test")
-    before, after = tomllib.loads(CONTENT), tomllib.loads(text)
-    assert after["tuned"]["fedavg"].pop("cora") == settings
-    assert after == before
-    assert "# from a test" in text
+# A file that feddep tune wrote
+
+CHOICE = """
+method = "feddep"
+dataset = "cora"
+trial = 3
+
+[settings]
+"training.rounds" = 70
+"embedding.depth" = 1
+"""
 
 
-def test_an_entry_replaces_the_one_before_it():
-    text = with_tuned(CONTENT, "feddep", "citeseer", {"training.rounds": 50}, "again")
-    assert tomllib.loads(text)["tuned"]["feddep"]["citeseer"] == {"training.rounds": 50}
-    assert with_tuned(text, "feddep", "citeseer", {"training.rounds": 50}, "again") == text
+@pytest.fixture
+def choice(tmp_path: Path) -> Path:
+    path = tmp_path / "choice.toml"
+    path.write_text(CHOICE)
+    return path
 
 
-def test_the_order_in_which_entries_are_written_does_not_matter():
-    entries = [("local", "cora"), ("feddep", "pubmed"), ("feddep", "cora")]
-    one = other = PACKAGED.read_text()
-    for method, dataset in entries:
-        one = with_tuned(one, method, dataset, {"training.rounds": 50}, "x")
-    for method, dataset in reversed(entries):
-        other = with_tuned(other, method, dataset, {"training.rounds": 50}, "x")
-    assert one == other
+def test_a_choice_stands_in_for_what_is_tuned(file: Path, choice: Path):
+    spec = resolved(method="feddep", dataset="citeseer", preset=str(choice))
+    assert spec.preset == str(choice)
+    assert (spec.training.rounds, spec.embedding.depth) == (70, 1)
+    assert spec.embedding.width == 64, "the tuned 256 is not mixed with the choice"
+    given = resolved(method="feddep", preset=str(choice), training__rounds=3)
+    assert (given.training.rounds, given.embedding.depth) == (3, 1)
+
+
+def test_an_ablation_takes_its_method_s_choice(file: Path, choice: Path):
+    spec = resolved(method="feddep-wo-dgen", dataset="cora", preset=str(choice))
+    assert (spec.training.rounds, spec.embedding.depth) == (70, 0)
+
+
+def test_another_method_has_what_is_tuned_for_it_and_that_is_said_once(
+    file: Path, choice: Path, caplog: pytest.LogCaptureFixture
+):
+    for _ in range(2):
+        spec = resolved(method="fedavg", dataset="synthetic", preset=str(choice))
+    assert spec.training.learning_rate == 0.5
+    assert [record.message for record in caplog.records] == [
+        f"{choice} is a choice for feddep; fedavg has the preset tuned"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "cannot read the preset .*choice.toml: .*No such file"),
+        ("[settings", "cannot read the preset .*choice.toml"),
+        ('method = "feddep"\nseed = 3\n', r"choice.toml: expected a method and \[settings\].*seed"),
+        ('method = "feddep"\n[settings]\nseed = 3\n', r"choice.toml: a preset holds .*got seed"),
+        ('method = "feddep"\n[settings]\n"training.round" = 3\n', "unknown setting"),
+    ],
+)
+def test_what_is_no_choice_is_refused(file: Path, choice: Path, content: str | None, says: str):
+    choice.unlink() if content is None else choice.write_text(content)
+    with pytest.raises(InputError, match=says):
+        resolved(method="feddep", preset=str(choice))
+
+
+def test_a_whole_spec_does_not_need_the_choice_any_more(file: Path, choice: Path):
+    spec = resolved(method="feddep", preset=str(choice))
+    choice.unlink()
+    assert resolve(spec, spec_keys()) == spec

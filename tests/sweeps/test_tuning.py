@@ -212,33 +212,18 @@ def test_the_choice_is_stored_with_where_it_comes_from(tmp_path: Path):
     }
 
 
-def test_the_preset_is_what_was_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    file = tmp_path / "presets.toml"
-    file.write_text("# precious\n")
-    monkeypatch.setattr(presets, "FILE", file)
+def test_the_choice_can_be_used_as_a_preset(tmp_path: Path):
     tuning = declare(tmp_path)
     finish(tuning, learning_rate)
-    tuning.check_preset_file()
-    tuning.write_preset(tuning.outcome())
-    tuned = presets.preset_settings("tuned", find_method("fedavg"), "synthetic")
-    assert tuned == tuning.settings_of(tuning.outcome())
-    assert tuned["training.learning_rate"] == 0.5
-    assert file.read_text().startswith("# precious\n")
-    assert "validation accuracy 0.5000 over 2 seeds, 5 clients" in file.read_text()
+    path = tuning.write_choice(tuning.outcome())
+    found = presets.preset_settings(str(path), find_method("fedavg"), "synthetic")
+    assert found == tuning.settings_of(tuning.outcome())
+    assert found["training.learning_rate"] == 0.5
 
 
 def test_the_first_trial_as_a_preset_says_no_more_than_its_rounds(tmp_path: Path):
     tuning = declare(tmp_path, fixed={})
     assert tuning.settings_of(Outcome(tuning.trials, [1.0, *[0.0] * 7])) == {"training.rounds": 100}
-
-
-def test_a_presets_file_that_cannot_be_written_is_found_early(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    tuning = declare(tmp_path)
-    monkeypatch.setattr(presets, "FILE", tmp_path / "no" / "presets.toml")
-    with pytest.raises(InputError, match="cannot write to"):
-        tuning.check_preset_file()
 
 
 # Running

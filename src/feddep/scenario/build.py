@@ -20,8 +20,8 @@ from feddep.graph.folder import is_graph_folder, read_graph
 from feddep.graph.graph import Graph, Part
 from feddep.graph.shard import Shards, is_shard_collection, read_shards, shard_settings
 from feddep.learning.spec import LearningSpec
-from feddep.scenario.presets import preset_settings
-from feddep.scenario.spec import RunSpec
+from feddep.scenario.presets import may_set, preset_settings
+from feddep.scenario.spec import RunSpec, spec_keys
 from feddep.seeding import Seeds
 
 log = logging.getLogger(__name__)
@@ -67,8 +67,9 @@ def resolve(spec: RunSpec, given: Collection[str] = ()) -> RunSpec:
         given: keys that the user set; one that contradicts is refused, not overruled.
     """
     method = find_method(spec.method)
-    preset = preset_settings(spec.preset, method, _data_name(spec.dataset))
-    spec = spec.with_settings({key: preset[key] for key in preset if key not in given})
+    if any(may_set(key) and key not in given for key in spec_keys()):
+        preset = preset_settings(spec.preset, method, _data_name(spec.dataset))
+        spec = spec.with_settings({key: preset[key] for key in preset if key not in given})
     decided = [(f"method {method.name}", method.settings)]
     if _is_shard_folder(spec.dataset):
         brought = shard_settings(Path(spec.dataset))

@@ -1,29 +1,43 @@
 """Presets: values for the settings that the user leaves open.
 
-``paper`` is the defaults plus what the paper sets by data set; ``tuned`` adds what
-``feddep tune`` chose on validation for a method and a data set. A preset says how to learn, never
-on which data or with how much noise: it holds keys of :data:`SECTIONS`, except :data:`PROMISES`.
+``paper`` is the defaults plus what the paper sets by data set; ``tuned`` adds what was chosen on
+validation for a method and a data set; the path of a file that ``feddep tune`` wrote is ``tuned``
+with that choice for its method. A preset says how to learn, never on which data or with how much
+noise: it holds keys of :data:`SECTIONS`, except :data:`PROMISES`.
 """
 
-import re
+import logging
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
-from feddep.errors import DataError
+from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
+
+from feddep.errors import DataError, InputError
 from feddep.scenario.toml import toml_value
 
 if TYPE_CHECKING:  # the methods import torch, and reading a small file should not
     from feddep.algorithms.method import Method
 
-Preset = Literal["tuned", "paper"]
+NAMES = ("tuned", "paper")
 SECTIONS = ("model", "training", "embedding", "generator")
 PROMISES = ("training.update_clip", "training.update_noise")
 FILE = Path(__file__).with_name("presets.toml")
 
-_ENTRY = re.compile(r"^(?=\[tuned\.)", flags=re.MULTILINE)
+log = logging.getLogger(__name__)
+
+
+def _known(preset: str) -> str:
+    if preset not in NAMES and not preset.endswith(".toml"):
+        expected = "'tuned', 'paper' or the path of a .toml file that feddep tune wrote"
+        raise PydanticCustomError("preset", f"Input should be {expected}")
+    return preset
+
+
+Preset = Annotated[str, AfterValidator(_known)]
 
 
 def preset_settings(preset: Preset, method: "Method", dataset: str) -> dict[str, Any]:
@@ -34,42 +48,62 @@ def preset_settings(preset: Preset, method: "Method", dataset: str) -> dict[str,
         method: an ablation takes the values of ``method.preset_of``. What it fixes is left out.
         dataset: the name of the data.
     """
-    content = _read(FILE)
+    content, name = _read(FILE), method.preset_of or method.name
     paper = content.get("paper", {}).get(dataset, {})
-    tuned = content.get("tuned", {}).get(method.preset_of or method.name, {}).get(dataset, {})
-    for key in paper | tuned:
+    tuned = content.get("tuned", {}).get(name, {}).get(dataset, {})
+    _check(FILE, paper | tuned)
+    if preset not in NAMES:
+        tuned = _chosen(Path(preset), name, tuned)
+    settings = paper | method.defaults | ({} if preset == "paper" else tuned)
+    return {key: value for key, value in settings.items() if key not in method.settings}
+
+
+def read_choice(file: Path) -> dict[str, Any]:
+    """What ``feddep tune`` wrote: ``method``, ``dataset``, ``settings``, where they come from.
+
+    Raises:
+        InputError: the file is no such choice.
+    """
+    try:
+        found = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read the preset {file}: {error}") from None
+    if not isinstance(found.get("settings"), dict) or "method" not in found:
+        raise InputError(
+            f"{file}: expected a method and [settings], as feddep tune writes them "
+            f"(got {', '.join(found) or 'nothing'})"
+        )
+    _check(file, found["settings"])
+    return found
+
+
+def _chosen(file: Path, method: str, tuned: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The choice in a file; of another method, what is tuned for this one, and a word about it."""
+    choice = read_choice(file)
+    if choice["method"] == method:
+        return dict(choice["settings"])
+    _tell(f"{file} is a choice for {choice['method']}; {method} has the preset tuned")
+    return tuned
+
+
+@lru_cache  # once is enough, however many runs there are
+def _tell(text: str) -> None:
+    log.warning(text)
+
+
+def _check(file: Path, settings: Iterable[str]) -> None:
+    """Refuses settings that are not a preset's to decide."""
+    for key in settings:
         if not may_set(key):
             raise DataError(
-                f"{FILE}: a preset holds keys of {', '.join(SECTIONS)} but for "
+                f"{file}: a preset holds keys of {', '.join(SECTIONS)} but for "
                 f"{' and '.join(PROMISES)} (got {key})"
             )
-    settings = paper | method.defaults | (tuned if preset == "tuned" else {})
-    return {key: value for key, value in settings.items() if key not in method.settings}
 
 
 def may_set(key: str) -> bool:
     """Whether a preset may hold this key of the spec."""
     return key.partition(".")[0] in SECTIONS and key not in PROMISES
-
-
-def with_tuned(
-    text: str, method: str, dataset: str, settings: Mapping[str, Any], origin: str
-) -> str:
-    """The text of a presets file with one tuned entry put in or replaced; entries are sorted.
-
-    Args:
-        text: the file's content.
-        method: whose settings.
-        dataset: on which data.
-        settings: the values.
-        origin: where they come from, in one line.
-    """
-    head, *entries = _ENTRY.split(text)
-    title = f"[tuned.{method}.{dataset}]\n"
-    kept = [entry.strip() for entry in entries if not entry.startswith(title)]
-    rows = "".join(f"\n{row}" for row in toml_rows(settings))
-    new = f"{title}# {origin}{rows}"
-    return "\n\n".join([head.strip(), *sorted([*kept, new])]) + "\n"
 
 
 def toml_rows(settings: Mapping[str, Any]) -> list[str]:

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from feddep.algorithms import find_method, is_import_path
+from feddep.algorithms import find_method
 from feddep.algorithms.method import Method
 from feddep.errors import InputError
 from feddep.runs.files import Record, write_atomically
 from feddep.runs.folder import plain_method, plain_name
 from feddep.scenario import presets
-from feddep.scenario.build import dataset_names, resolve
+from feddep.scenario.build import resolve
 from feddep.scenario.spec import RunSpec
 from feddep.scenario.toml import toml_value
 from feddep.seeding import Seeds
@@ -184,36 +184,6 @@ class Tuning:
         text = ["# Written by `feddep tune`.", *rows, "", "[settings]", *settings]
         write_atomically(path, "\n".join(text) + "\n")
         return path
-
-    def check_preset_file(self) -> None:
-        """Refuses what could not be stored as a preset, before anything runs."""
-        if self.common["dataset"] not in dataset_names():
-            raise InputError(
-                f"a preset is for a data set with a name (got {self.common['dataset']}); "
-                "leave out --write and give the chosen settings with --set"
-            )
-        if is_import_path(self.common["method"]):
-            raise InputError(
-                f"a preset is for a method of this package (got {self.common['method']}); "
-                "leave out --write and put the chosen settings into the method's defaults"
-            )
-        try:
-            presets.FILE.open("r+").close()
-        except OSError as error:
-            raise InputError(f"cannot write to {presets.FILE}: {error.strerror}") from None
-
-    def write_preset(self, outcome: Outcome) -> None:
-        """Makes the choice the preset ``tuned`` of its method and data set."""
-        spec = outcome.trials[0].spec
-        origin = (
-            f"{self.results.name}: trial {outcome.chosen} of {len(outcome.trials)}, mean "
-            f"validation accuracy {outcome.scores[outcome.chosen]:.4f} over {self.seeds} seeds, "
-            f"{spec.partition.clients} clients, {' and '.join(self.splits)} split"
-        )
-        text = presets.FILE.read_text(encoding="utf-8")
-        entry = self.settings_of(outcome)
-        text = presets.with_tuned(text, spec.method, spec.dataset, entry, origin)
-        write_atomically(presets.FILE, text)
 
     def settings_of(self, outcome: Outcome) -> Cell:
         """The chosen settings: the trial's, and those of all trials that a preset may hold."""
