@@ -101,8 +101,7 @@ def costs(
     from feddep.runs.files import read_record
     from feddep_study.cost_formulas import costs_page
 
-    page = costs_page([read_record(path) for path in runs])
-    out_console.print(page, soft_wrap=True, markup=False, end="")
+    say(costs_page([read_record(path) for path in runs]).rstrip())
 
 
 @app.command()
@@ -121,8 +120,7 @@ def preset(
     from feddep_study.presets import adopt
 
     for file in choices:
-        method, dataset = adopt(file)
-        err_console.print(f"preset stored for {method} on {dataset}", soft_wrap=True)
+        note("preset stored for {} on {}".format(*adopt(file)))
 
 
 def main() -> None:

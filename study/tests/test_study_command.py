@@ -1,7 +1,7 @@
 """The command ``feddep-study`` on a small study."""
 
+import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
+from feddep.cli.main import exit_code
+from feddep.scenario import presets
 from feddep_study import cli
 from feddep_study.reproduce import PARTS
 from feddep_study.source import STUDY
+from made_up_records import row_of
 
 DECLARED = """
 [grid]
@@ -42,11 +45,10 @@ def command(
     monkeypatch.chdir(folder.parent)
 
     def call(*arguments: object) -> tuple[int, str, str]:
-        line = ["feddep-study", *map(str, arguments), "--folder", "study"]
-        monkeypatch.setattr(sys, "argv", line)
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return int(ended.value.code or 0), *capsys.readouterr()
+        command, *others = map(str, arguments)
+        where = ["--folder", "study"] if command in ("reproduce", "report", "documents") else []
+        code = exit_code(cli.app, "feddep-study", [command, *others, *where])
+        return code, *capsys.readouterr()
 
     return call
 
@@ -140,6 +142,29 @@ def test_the_documents_are_filled(command: Study, folder: Path):
     Path("README.md").write_text(place)
     assert command("documents")[0] == 0
     assert Path("README.md").read_text() == place.replace("old", "4 of 4 runs are not run yet.")
+
+
+def test_costs_stand_beside_the_formulas(command: Study, folder: Path):
+    record = row_of({"method": "feddep", "dataset": "cora"})["record"]
+    (folder / "record.json").write_text(json.dumps(record))
+    code, out, _ = command("costs", "study")
+    assert code == 0
+    assert "\n| feddep | 60.0 MB |" in out
+    assert "| feddep | bytes in all | M·C·d_z × M | 5·10·128 × 5 |" in out
+    assert command("costs", "nowhere")[0] in (1, 2)
+
+
+def test_a_choice_becomes_a_preset_of_the_library(
+    command: Study, folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(presets, "FILE", folder / "presets.toml")
+    presets.FILE.write_text("")
+    code, _, err = command("preset", STUDY / "tuning/fedavg-cora.toml")
+    assert (code, err) == (0, "preset stored for fedavg on cora\n")
+    assert "[tuned.fedavg.cora]" in presets.FILE.read_text()
+    code, _, err = command("preset", "study/paper.toml")
+    assert code == 2
+    assert "expected a method and [settings]" in err
 
 
 def test_the_help_names_what_can_be_reproduced():
