@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import replace
 from queue import SimpleQueue
 
 import pytest
@@ -207,14 +208,20 @@ def test_what_goes_on_while_a_sweep_is_stopped_is_kept(file, monkeypatch):
     assert [record["seed"] for _, record in Sweep.read(file).records()] == [0, 1]
 
 
-def test_what_somebody_else_ran_in_the_meantime_is_not_run_again(file, ran):
-    def run_the_rest(*_):
-        if len(ran) == 1:
-            other.run(1, lambda *_: None)
+def test_what_somebody_else_ran_in_the_meantime_is_not_run_again(file, ran, monkeypatch):
+    declared, pretend = Sweep.read(file), sweep.run_apart
 
-    other = Sweep.read(file)
-    Sweep.read(file).run(1, run_the_rest)
+    def while_somebody_else_runs_the_rest(cell, *, history):
+        monkeypatch.setattr(sweep, "run_apart", pretend)
+        replace(declared, cells=[other for other in declared.cells if other != cell]).run(
+            1, lambda *_: None
+        )
+        return pretend(cell, history=history)
+
+    monkeypatch.setattr(sweep, "run_apart", while_somebody_else_runs_the_rest)
+    declared.run(1, lambda *_: None)
     assert len(ran) == 4
+    assert not declared.missing()
 
 
 def test_who_measures_seconds_is_alone_in_the_folder(file, ran):
