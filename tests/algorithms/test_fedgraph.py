@@ -44,7 +44,7 @@ class Run:
             fusion=METHOD.fusion,
         )
         self.silos = [Silo(i, g, self.spec, CPU) for i, g in enumerate(shards)]
-        self.nodes = [Client(silo, METHOD.phases, METHOD.discloses) for silo in self.silos]
+        self.nodes = [Client(silo, METHOD.phases, silo.spec) for silo in self.silos]
         self.states, self.said, self.after = [{} for _ in self.silos], [], []
         self.meter = Meter(self)
         run_phases(

@@ -1,4 +1,8 @@
-"""No message of an honest run is refused, whatever the method and however odd the clients."""
+"""No message of an honest run is refused, whatever the method and however odd the clients.
+
+And what phases declare is what they do: every step that is declared is taken, every group and
+number that is declared is sent by somebody.
+"""
 
 from dataclasses import replace
 
@@ -6,13 +10,8 @@ import pytest
 
 from feddep.algorithms import METHODS, find_method
 from feddep.deployment.protocol.agreement import expected_of
-from feddep.federation.inspection import (
-    ANSWERED_WITH,
-    ASKED_WITH,
-    inspect_reply,
-    inspect_request,
-    without_long_gradients,
-)
+from feddep.federation.inspection import inspect_reply, inspect_request, without_long_gradients
+from feddep.federation.messages import group_of
 from small_runs import host_of, messages_of
 
 
@@ -32,30 +31,43 @@ def inspected(shards, method, **settings):
         of_client = replace(servers, nodes=host.graphs[request.client].nodes)
         inspect_request(request, of_client)
         inspect_reply(reply, request, of_client)
-        assert without_long_gradients(reply, of_client) is reply
-    return said
+        assert without_long_gradients(reply, request, of_client) is reply
+    return said, servers.phases
 
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("kind", ["small_shards", "odd_shards"])
 def test_everything_that_is_said_passes(request, name, kind):
-    said = inspected(request.getfixturevalue(kind), name)
+    said, _ = inspected(request.getfixturevalue(kind), name)
     assert said
-    for question, answer in said:
-        step = (question.phase, question.step)
-        told, brought = {*question.arrays}, {*answer.arrays, *answer.metrics}
-        for names, there in [(ASKED_WITH, told), (ANSWERED_WITH, brought)]:
-            groups = there | {f"{key.partition('/')[0]}/" for key in there if "/" in key}
-            assert names.get(step, frozenset()) <= groups
 
 
-def test_every_step_that_needs_something_is_one_of_a_method(small_shards):
-    steps = {
-        (question.phase, question.step)
-        for name in METHODS
-        for question, _ in inspected(small_shards, name)
+def declared_names(steps):
+    return {
+        (phase, step, direction, name)
+        for phase, own in steps.items()
+        for step, declared in own.items()
+        for direction in ("request", "reply", "numbers")
+        for name in getattr(declared, direction)
     }
-    assert ANSWERED_WITH.keys() | ASKED_WITH.keys() <= steps
+
+
+def said_names(said):
+    found = set()
+    for question, answer in said:
+        place = (question.phase, question.step)
+        found |= {(*place, "request", group_of(name)) for name in question.arrays}
+        found |= {(*place, "reply", group_of(name)) for name in answer.arrays}
+        found |= {(*place, "numbers", name) for name in answer.metrics}
+    return found
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_phase_declares_what_it_carries_and_nothing_else(small_shards, name):
+    said, steps = inspected(small_shards, name)
+    assert said_names(said) == declared_names(steps)
+    taken = {(question.phase, question.step) for question, _ in said}
+    assert taken == {(phase, step) for phase, own in steps.items() for step in own}
 
 
 @pytest.mark.parametrize(
@@ -64,6 +76,7 @@ def test_every_step_that_needs_something_is_one_of_a_method(small_shards):
     ids=["warm start", "noised updates"],
 )
 def test_so_does_a_run_with_other_settings(small_shards, settings):
-    said = inspected(small_shards, "feddep", **settings)
+    said, steps = inspected(small_shards, "feddep", **settings)
+    assert said_names(said) == declared_names(steps)
     sent = {question.phase for question, answer in said if answer.arrays}
     assert ("local_gnn" in sent) == ("embedding.warm_start" in settings)

@@ -71,16 +71,18 @@ def test_what_is_no_federation_is_refused_by_name(agreement, method, why):
 def test_every_other_method_is_one(small_graph, method):
     agreement = agreement_on(small_graph, method)
     assert agreement.method is METHODS[method]
-    assert agreement.expected.discloses == METHODS[method].discloses
+    assert list(agreement.expected.phases) == [phase.name for phase in METHODS[method].phases]
 
 
 def test_what_may_cross_is_what_the_method_declares(agreement):
     expected, spec = agreement.expected, agreement.learning
-    assert expected.discloses == {"classifier"}
-    assert set(expected.reports) == {"averaging"}
+    assert {name: set(steps) for name, steps in expected.phases.items()} == {
+        "averaging": {"train", "score"}
+    }
     assert expected.largest_bytes == LARGEST_BYTES
     shapes = {name: array.shape for name, array in to_arrays(spec.classifier()).items()}
-    assert expected.shapes["classifier"] == shapes
+    train = expected.phases["averaging"]["train"]
+    assert train.request["classifier"].shapes == train.reply["classifier"].shapes == shapes
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,7 @@ def test_generated_rows_are_bounded_where_they_leave(small_graph):
     many = {"generator.slots": 1000}
     sends = agreement_on(small_graph, "feddep-wo-proto", **many)
     sends.check_nodes(10)
-    with pytest.raises(InputError, match=r"generated rows .* smaller generator.slots"):
+    with pytest.raises(InputError, match=r"'generate' of peer_search .* smaller generator.slots"):
         sends.check_nodes(100_000)
     agreement_on(small_graph, "feddep", **many).check_nodes(100_000)
 
@@ -120,14 +122,15 @@ def test_the_digest_is_that_of_everything_agreed_on(agreement):
 def test_shapes_cost_no_memory_and_no_random_number(small_graph):
     agreement = agreement_on(small_graph, "feddep", **{"embedding.warm_start": True})
     before = torch.random.get_rng_state()
-    expected = agreement.expected
+    warm_start = agreement.expected.phases["local_gnn"]["train"].reply["classifier"]
     assert torch.equal(torch.random.get_rng_state(), before)
-    assert expected.shapes["local_gnn/classifier"] == shared_shapes(agreement.learning)
+    assert warm_start.shapes == shared_shapes(agreement.learning)
 
 
 def test_sizes_follow_the_spec(small_graph):
     agreement = agreement_on(
         small_graph, "feddep", **{"embedding.width": 6, "embedding.clusters": 5}
     )
-    assert agreement.expected.rows["prototypes"] == (5, 6)
-    assert agreement.expected.rows["features"] == (agreement.nodes, small_graph.feature_count)
+    prototypes = agreement.expected.phases["prototype_exchange"]["release"].reply["prototypes"]
+    assert (prototypes.count, prototypes.axes) == (5, (6,))
+    assert agreement.expected.all_nodes == agreement.nodes

@@ -8,12 +8,13 @@ import pytest
 from pydantic import ValidationError
 
 from feddep.algorithms import METHODS, find_method
+from feddep.algorithms.method import Method
 from feddep.deployment.protocol.consent import Consent, planned_price
 from feddep.errors import ConsentError, FeddepError, InputError
 from feddep.federation.messages import Reply
 from feddep.learning.spec import LearningSpec
 from feddep.privacy.accountant import NOTHING, Guarantee
-from feddep.scenario.build import learning_spec_for
+from feddep.scenario.build import learning_spec_for, learning_spec_of
 from feddep.scenario.spec import RunSpec
 
 TEXT = """\
@@ -50,8 +51,12 @@ def spec_of(method: str, **settings: object) -> RunSpec:
     return RunSpec(method=method).with_settings(keys)
 
 
+def run_of(spec: RunSpec, method: Method) -> tuple[RunSpec, Method, LearningSpec]:
+    return spec, method, learning_spec_of(spec, 4, 2, method)
+
+
 def check(consent: Consent, method: str, sound: Guarantee = HOLDS, **settings: object) -> None:
-    consent.check_run(spec_of(method, **settings), find_method(method), sound)
+    consent.check_run(*run_of(spec_of(method, **settings), find_method(method)), sound)
 
 
 class TestReading:
@@ -171,10 +176,10 @@ class TestRun:
 
     def test_a_silo_smaller_than_a_cluster_releases_no_prototype(self, consent):
         spec, method = spec_of("feddep"), find_method("feddep")
-        consent.check_run(spec, method, HOLDS, nodes=5)
+        consent.check_run(*run_of(spec, method), HOLDS, nodes=5)
         with pytest.raises(ConsentError, match="only prototype would stand for its 4 nodes"):
-            consent.check_run(spec, method, HOLDS, nodes=4)
-        consent.check_run(spec_of("fedavg"), find_method("fedavg"), HOLDS, nodes=4)
+            consent.check_run(*run_of(spec, method), HOLDS, nodes=4)
+        consent.check_run(*run_of(spec_of("fedavg"), find_method("fedavg")), HOLDS, nodes=4)
 
     def test_numbers_are_the_methods_unless_the_file_lists_them(self, file, consent):
         check(consent, "fedavg")
@@ -204,14 +209,14 @@ class TestForeignCode:
     def test_it_is_refused_unless_named(self, consent):
         method = replace(METHODS["fedavg"], name=self.ADDRESS)
         with pytest.raises(ConsentError, match=f"the method is {self.ADDRESS}, allowed: fedavg"):
-            consent.check_run(RunSpec(method=self.ADDRESS), method, HOLDS)
+            consent.check_run(*run_of(RunSpec(method=self.ADDRESS), method), HOLDS)
 
     def test_it_cannot_hide_behind_an_allowed_name(self, consent):
         method = METHODS["fedavg"]
         with pytest.raises(ConsentError, match=self.ADDRESS):
-            consent.check_run(RunSpec(method=self.ADDRESS), method, HOLDS)
+            consent.check_run(*run_of(RunSpec(method=self.ADDRESS), method), HOLDS)
         with pytest.raises(ConsentError, match=self.ADDRESS):
-            consent.check_run(spec_of("fedavg"), replace(method, name=self.ADDRESS), HOLDS)
+            consent.check_run(*run_of(spec_of("fedavg"), replace(method, name=self.ADDRESS)), HOLDS)
 
     @pytest.mark.parametrize("listed", ["some.module:*", "some.module", "*"])
     def test_no_pattern_stands_for_it(self, file, listed):
@@ -224,7 +229,7 @@ class TestForeignCode:
         with pytest.raises(ConsentError, match=f"the method is {self.ADDRESS}_2"):
             consent.check_method(f"{self.ADDRESS}_2")
         method = replace(METHODS["fedavg"], name=self.ADDRESS)
-        consent.check_run(RunSpec(method=self.ADDRESS), method, HOLDS)
+        consent.check_run(*run_of(RunSpec(method=self.ADDRESS), method), HOLDS)
 
     def test_it_can_be_refused_before_it_is_imported(self, consent):
         with pytest.raises(ConsentError, match=r"line 2 of consent.toml"):
@@ -313,6 +318,6 @@ class TestPlannedPrice:
             assert self.price(graph, "fedavg", privacy__mechanism="one-shot") == NOTHING
 
     def test_who_sends_nothing_pays_nothing(self, small_graph, small_recipe):
-        silent = replace(METHODS["fedavg"], phases=(), discloses=frozenset())
+        silent = replace(METHODS["fedavg"], phases=())
         found = planned_price(RunSpec(), silent, small_recipe, small_graph)
         assert found == Guarantee(0.0, 0.0, "holds")

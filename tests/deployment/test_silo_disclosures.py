@@ -113,7 +113,7 @@ class TestThePromisedEpsilon:
         ]
         answers = [silo(envelope) for envelope in envelopes]
         assert all(answer.arrays for answer in answers[:3])
-        assert "promised its ε for 3 trained classifiers" in refused(answers[3])
+        assert "promised its ε for 3 releases of classifier" in refused(answers[3])
         assert len(lines(silo)) == 3
 
     def test_what_was_priced_once_for_all_may_leave_again(self, silo, graph):

@@ -30,8 +30,9 @@ from feddep.sweeps.tuning import Tuning
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs/adding_a_method.md").read_text()
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", TEXT, flags=re.DOTALL)
-((_, FILE),) = [block for block in BLOCKS if block[0] == "python"]
+FEDPROX, CLASS_SHARES = (text for kind, text in BLOCKS if kind == "python")
 COMMANDS = [line for kind, text in BLOCKS if not kind for line in text.splitlines()]
+PATHS = [path for path in [os.environ.get("PYTHONPATH")] if path]  # of whoever runs the tests
 SMALL = ["--set", "model.hidden=8", "--set", "synthetic.nodes=150", "--workers", "2"]
 
 
@@ -50,7 +51,8 @@ contract = load(ROOT / "tests/contracts/test_methods.py")
 def folder(tmp_path_factory):
     """A user's folder, with the file from the document in it."""
     path = tmp_path_factory.mktemp("user")
-    (path / "fedprox.py").write_text(FILE)
+    (path / "fedprox.py").write_text(FEDPROX)
+    (path / "class_shares.py").write_text(CLASS_SHARES)
     (path / "broken.py").write_text("1 / 0")
     return path
 
@@ -177,7 +179,7 @@ def test_the_package_s_table_is_left_alone(fedprox):
 
 
 def test_the_document_s_commands_run_in_worker_processes(folder):
-    assert len(COMMANDS) == 2
+    assert len(COMMANDS) == 3
     for line in COMMANDS:
         variable, program, *words = shlex.split(line)
         assert (variable, program) == ("PYTHONPATH=.", "feddep")
@@ -185,7 +187,7 @@ def test_the_document_s_commands_run_in_worker_processes(folder):
         done = subprocess.run(
             [Path(sys.executable).with_name("feddep"), *words, *SMALL],
             cwd=folder,
-            env=os.environ | {"PYTHONPATH": ".", "OMP_NUM_THREADS": "1"},
+            env=os.environ | {"PYTHONPATH": os.pathsep.join((".", *PATHS)), "OMP_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
             check=False,

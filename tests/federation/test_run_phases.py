@@ -17,7 +17,6 @@ class Adds:
 
     name: str
     length: int
-    reports: frozenset[str] = frozenset({"number"})
 
     def rounds(self, spec):
         return self.length * spec

@@ -31,7 +31,7 @@ class Direct:
 
     def __init__(self, graphs, learning):
         self.silos = [Silo(i, g, learning, torch.device("cpu")) for i, g in enumerate(graphs)]
-        self.nodes = [Client(silo, PHASES, METHOD.discloses) for silo in self.silos]
+        self.nodes = [Client(silo, PHASES, silo.spec) for silo in self.silos]
         self.states, self.said, self.known = [{} for _ in self.silos], [], []
 
     def exchange(self, requests):
@@ -83,15 +83,15 @@ class TestMessages:
         shared = [group(reply.arrays, "neighgen") for _, reply in run.clients.of("share")]
         for request, _ in run.clients.of("compare"):
             others = {0, 1, 2} - {request.client}
-            assert {name.split("/")[0] for name in request.arrays} == set(map(str, others))
+            assert {name.split("/")[1] for name in request.arrays} == set(map(str, others))
             for other in others:
-                assert same(group(request.arrays, str(other)), shared[other])
+                assert same(group(request.arrays, f"neighgen/{other}"), shared[other])
 
     def test_a_peer_returns_the_pull_of_its_own_nodes_on_each_generator(self, run):
         for request, reply in run.clients.of("compare", 1):
             found = group(reply.arrays, "gradients")
             for other in {0, 1, 2} - {request.client}:
-                sent = group(request.arrays, str(other))
+                sent = group(request.arrays, f"neighgen/{other}")
                 features = run.clients.silos[request.client].graph.features
                 assert same(group(found, str(other)), pull(sent, features))
 

@@ -33,7 +33,7 @@ class Conversation:
         spec = EmbeddingSpec(**{"width": WIDTH, "epochs": 1} | embedding)
         self.spec = replace(learning, embedding=spec, fusion=method.fusion)
         self.silos = [Silo(i, g, self.spec, torch.device("cpu")) for i, g in enumerate(shards)]
-        nodes = [Client(silo, method.phases, method.discloses) for silo in self.silos]
+        nodes = [Client(silo, method.phases, silo.spec) for silo in self.silos]
         self.states, self.replies = [{} for _ in self.silos], []
 
         def exchange(requests):

@@ -170,10 +170,6 @@ class TestNumberOfTrainings:
     def test_scores_are_computed_without_edges_and_may_be_sent_more_often(self):
         assert self.verdict(LEFT, Message("averaging", "numbers", 1000, 8000)) == "holds"
 
-    @pytest.mark.parametrize(("rounds", "verdict"), [(51, "holds"), (52, "none")])
-    def test_a_plan_counts_the_round_that_only_scores(self, rounds, verdict):
-        assert self.verdict(Message("averaging", "classifier", rounds, 0)) == verdict
-
     def test_two_prices_of_one_phase_cover_the_trainings_of_both(self):
         both = [gradients(noise=60.0), gradients(noise=50.0)]
         for times, verdict in ((100, "holds"), (101, "none")):

@@ -13,7 +13,7 @@ import pytest
 from feddep.algorithms import METHODS, find_method
 from feddep.errors import DivergedError, InputError, InterruptedRunError
 from feddep.federation.messages import State
-from feddep.federation.phase import Ask
+from feddep.federation.phase import Ask, Phase
 from feddep.graph.graph import Graph, Part
 from feddep.graph.shard import Shards
 from feddep.learning import trainer
@@ -130,11 +130,10 @@ def test_a_phase_without_arrays_is_listed_with_zero_bytes(small_shards: Shards, 
 
 
 @dataclass(frozen=True)
-class Thinking:
+class Thinking(Phase[object, object]):
     """A phase in which the server takes two rounds to make up its mind and asks nobody."""
 
     name: str = "thinking"
-    reports: frozenset[str] = frozenset()
 
     def rounds(self, spec: object) -> int:
         return 2

@@ -7,5 +7,4 @@ METHOD = Method(
     name="fedavg",
     summary="GraphSAGE averaged over the clients after every local epoch.",
     phases=(Averaging(),),
-    discloses=frozenset({"classifier"}),
 )

@@ -16,6 +16,5 @@ METHOD = Method(
         GeneratorPretraining(),
         Averaging(mender=GeneratedNeighbours()),
     ),
-    discloses=frozenset({"prototypes", "classifier"}),
     fusion="all",
 )

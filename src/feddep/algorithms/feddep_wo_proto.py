@@ -14,5 +14,4 @@ METHOD = replace(
     preset_of=feddep.METHOD.name,
     summary="FedDEP whose generators send rows to all peers each epoch and get gradients back.",
     phases=(LocalGnnTraining(), PeerSearch(), Averaging(mender=GeneratedNeighbours())),
-    discloses=frozenset({"generated", "gradients", "classifier"}),
 )

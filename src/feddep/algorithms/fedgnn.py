@@ -15,7 +15,6 @@ METHOD = Method(
     name="fedgnn",
     summary="GraphSAGE averaged with noised updates; a third party expands the neighbourhoods.",
     phases=(NeighbourExpansion(), Averaging(mender=AddedNodes())),
-    discloses=frozenset({"features", "classifier"}),
     defaults={"training.update_clip": 0.1, "training.update_noise": 2.0},
     sees_cross_edges=True,
 )

@@ -13,9 +13,10 @@ import numpy as np
 import torch
 
 from feddep.algorithms.method import Method
+from feddep.federation.content import Count, Nodes, Rows, Weights
 from feddep.federation.matching import Matching
 from feddep.federation.messages import Reply, Request, State, group, grouped
-from feddep.federation.phase import Ask, RoundReport
+from feddep.federation.phase import Ask, RoundReport, Step, Steps
 from feddep.learning.mending import KnownNeighbours, Mender, mean_of
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
@@ -28,6 +29,16 @@ class AveragingWithHiddenStates(Averaging):
     """Averaging in which hidden states of linked nodes are exchanged every few rounds."""
 
     mender: Mender | None = field(default_factory=KnownNeighbours)
+
+    def steps(self, spec: LearningSpec) -> Steps:
+        """Hidden states of the nodes asked for go up, those of their neighbours come down."""
+        hidden = Rows(Count.ASKED, (spec.model.hidden,))
+        asked = {"classifier": Weights(spec.classifier_shapes), "nodes": Nodes()}
+        return {
+            **super().steps(spec),
+            "show": Step(request=asked, reply={"hidden": hidden}),
+            "receive": Step(request={"nodes": Nodes(), "neighbours": hidden}),
+        }
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, RoundReport]:
         """Refreshes the hidden states if they are due, then averages as usual."""
@@ -60,7 +71,6 @@ METHOD = Method(
     name="fedgraph",
     summary="GraphSAGE averaged; its last layer sees hidden states of neighbours elsewhere.",
     phases=(AveragingWithHiddenStates(),),
-    discloses=frozenset({"hidden", "classifier"}),
     sees_cross_edges=True,
     fusion="last",
 )

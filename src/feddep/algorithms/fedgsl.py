@@ -16,7 +16,6 @@ METHOD = Method(
     name="fedgsl",
     summary="Reconstruction: the server links similar noised node codes across clients.",
     phases=(LocalGnnTraining(), CodeGraph(), Averaging(mender=KnownNeighbours())),
-    discloses=frozenset({"codes", "classifier"}),
     defaults={"embedding.width": 32, "generator.keep": 0.2},
     fusion="all",
     reconstruction=True,

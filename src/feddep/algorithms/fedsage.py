@@ -14,7 +14,6 @@ METHOD = Method(
     name="fedsage",
     summary="FedSage+: GraphSAGE averaged over subgraphs with generated nodes added.",
     phases=(LocalGnnTraining(), NeighGenTraining(), Averaging(mender=AddedNodes())),
-    discloses=frozenset({"neighgen", "gradients", "classifier"}),
     # Depth 0: features are generated. No Bernoulli sampler: every generated neighbour is added.
     settings={"embedding.depth": 0, "generator.keep": 1.0},
 )

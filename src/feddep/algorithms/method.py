@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from feddep.federation.phase import AnyPhase
+from feddep.federation.phase import AnyPhase, groups_sent
+from feddep.learning.spec import LearningSpec
 from feddep.models.sage import Fusion
 
 
@@ -16,7 +17,6 @@ class Method:
         name: as on the command line and in records.
         summary: one sentence for ``feddep methods``.
         phases: its conversations, in order.
-        discloses: groups of arrays that leave a client.
         settings: keys of the spec that make the method what it is; they cannot be changed.
         defaults: keys of the spec that override the paper's values for a data set; tuned presets
             and users may change them.
@@ -33,7 +33,6 @@ class Method:
     name: str
     summary: str
     phases: tuple[AnyPhase, ...]
-    discloses: frozenset[str] = frozenset()
     settings: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     preset_of: str | None = None
@@ -41,3 +40,12 @@ class Method:
     fusion: Fusion = "none"
     reconstruction: bool = False
     whole_graph: bool = False
+
+    def discloses_in(self, spec: LearningSpec) -> frozenset[str]:
+        """Groups of arrays that leave a client in a run of this spec, as the phases declare."""
+        return frozenset[str]().union(*(groups_sent(phase, spec) for phase in self.phases))
+
+    @property
+    def discloses(self) -> frozenset[str]:
+        """Groups of arrays that leave a client, unless a run asks for more."""
+        return self.discloses_in(LearningSpec(features=1, classes=2, fusion=self.fusion))

@@ -11,7 +11,6 @@ METHOD = Method(
     name="oracle",
     summary="FedDEP given the true missing neighbours: a yardstick, not a method to deploy.",
     phases=(LocalGnnTraining(), TrueNeighbours(), Averaging(mender=KnownNeighbours())),
-    discloses=frozenset({"embeddings", "classifier"}),
     preset_of=feddep.METHOD.name,
     sees_cross_edges=True,
     fusion="all",

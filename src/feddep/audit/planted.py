@@ -11,8 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from feddep.algorithms.method import Method
+from feddep.federation.content import Content, Count, Rows
 from feddep.federation.messages import Arrays, Reply, Request, State
-from feddep.federation.phase import AnyPhase, Ask
+from feddep.federation.phase import AnyPhase, Ask, Phase, Step, Steps
 from feddep.graph.graph import Graph
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
@@ -22,7 +23,7 @@ LISTS = "neighbour_lists"
 
 
 @dataclass(frozen=True)
-class Release:
+class Release(Phase[Silo, LearningSpec]):
     """One round in which every client sends something computed from its graph.
 
     Args:
@@ -30,11 +31,12 @@ class Release:
     """
 
     name: str
-    reports: frozenset[str] = frozenset()
 
-    def rounds(self, spec: LearningSpec) -> int:
-        """One."""
-        return 1
+    def steps(self, spec: LearningSpec) -> Steps:
+        """What is sent has a row for each node, or for each edge."""
+        sums: Content = Rows(Count.NODES, (spec.features,))
+        lists: Content = Rows(Count.NEIGHBOURS, (2,), "int64")
+        return {"release": Step(reply={self.name: sums if self.name == SUMS else lists})}
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
         """Asks, and does nothing with the answers: an attacker will."""
@@ -49,11 +51,7 @@ class Release:
 def with_leaks(method: Method, names: Sequence[str]) -> Method:
     """The method with releases before all else."""
     leaks: tuple[AnyPhase, ...] = tuple(Release(name) for name in names)
-    return replace(
-        method,
-        phases=leaks + method.phases,
-        discloses=method.discloses | frozenset(names),
-    )
+    return replace(method, phases=leaks + method.phases)
 
 
 def adjacency(graph: Graph) -> sp.csr_array:

@@ -1,12 +1,13 @@
 """A client: it answers requests from its own data, and refuses to send what is not declared."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from feddep.errors import DisclosureError, unknown
+from feddep.errors import DisclosureError, InputError, unknown
 from feddep.federation.messages import Reply, Request, State, group_of
-from feddep.federation.phase import AnyPhase
+from feddep.federation.phase import AnyPhase, Step, Steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,33 +17,52 @@ class Client:
     Args:
         silo: what the client halves of the phases work on; it never leaves the client.
         phases: the method's conversations.
-        discloses: groups of arrays that the method declares to leave a client.
+        spec: what was agreed on for learning.
     """
 
     silo: Any
     phases: Sequence[AnyPhase]
-    discloses: frozenset[str]
+    spec: Any
+
+    @cached_property
+    def _declared(self) -> dict[str, Steps]:
+        return {phase.name: phase.steps(self.spec) for phase in self.phases}
 
     def handle(self, request: Request, state: State) -> tuple[Reply, State]:
         """Answers one request; the client's memory goes in and comes out as a value.
 
         Raises:
-            DisclosureError: the reply holds a name that the method does not declare.
+            InputError: the phase does not belong to the method, or does not declare what is asked.
+            DisclosureError: the reply holds a name that the phase does not declare for the step.
         """
-        by_name = {phase.name: phase for phase in self.phases}
-        if request.phase not in by_name:
-            raise unknown("phase", request.phase, by_name)
-        phase = by_name[request.phase]
+        if request.phase not in self._declared:
+            raise unknown("phase", request.phase, self._declared)
+        steps = self._declared[request.phase]
+        if request.step not in steps:
+            raise unknown(f"step of phase {request.phase}", request.step, steps)
+        step = steps[request.step]
+        asked = {group_of(name) for name in request.arrays} - step.request.keys()
+        if asked:
+            raise InputError(
+                f"step {request.step!r} of phase {request.phase!r} carries "
+                f"{_listed(step.request)} to a client (got {_listed(asked)})"
+            )
+        phase = next(phase for phase in self.phases if phase.name == request.phase)
         reply, state = phase.answer(request, state, self.silo)
-        self._check(phase, reply)
+        _check(request, reply, step)
         return reply, state
 
-    def _check(self, phase: AnyPhase, reply: Reply) -> None:
-        undeclared = {group_of(name) for name in reply.arrays} - self.discloses
-        undeclared |= set(reply.metrics) - phase.reports
-        if undeclared:
-            raise DisclosureError(
-                f"phase {phase.name!r} wanted to send {', '.join(sorted(undeclared))}, which is "
-                f"not declared (declared arrays: {', '.join(sorted(self.discloses)) or 'none'}; "
-                f"numbers: {', '.join(sorted(phase.reports)) or 'none'}); nothing was sent"
-            )
+
+def _check(request: Request, reply: Reply, step: Step) -> None:
+    undeclared = {group_of(name) for name in reply.arrays} - step.reply.keys()
+    undeclared |= set(reply.metrics) - step.numbers.keys()
+    if undeclared:
+        raise DisclosureError(
+            f"phase {request.phase!r} wanted to send {_listed(undeclared)} in step "
+            f"{request.step!r}, which is not declared (declared arrays: {_listed(step.reply)}; "
+            f"numbers: {_listed(step.numbers)}); nothing was sent"
+        )
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join(sorted(names)) or "nothing"

@@ -52,8 +52,8 @@ class Reply:
 
     Attributes:
         client: who answers.
-        arrays: what the method needs; every group must be declared in ``Method.discloses``.
-        metrics: plain numbers (scores, counts, losses), declared in the phase's ``reports``.
+        arrays: what the method needs; every group must be declared for the step.
+        metrics: plain numbers (scores, counts, losses), declared likewise.
     """
 
     client: int

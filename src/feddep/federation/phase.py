@@ -1,8 +1,12 @@
-"""What a phase is: one conversation, both halves side by side.
+"""What a phase is: one conversation, both halves side by side, and all that it may carry.
 
 A phase is a sequence of rounds. In each the server half asks, the client half answers, and both
 hand their state over as values; so whoever runs the rounds can stop after any of them, store the
 values, and go on later, in another process if need be.
+
+A phase also declares what every step carries in both directions, and what it does with a client's
+edges. Clients, inspection, consent, disclosure log and accountant go by these declarations; what
+is not declared cannot be sent.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,10 +14,35 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from feddep.errors import RuntimeFailureError
+from feddep.federation.content import Content, Number
 from feddep.federation.messages import Arrays, Reply, Request, State
+from feddep.graph.graph import Graph
+from feddep.privacy.events import Event, FullNeighbours
 
-Silo = TypeVar("Silo", contravariant=True)
-LearningSpec = TypeVar("LearningSpec", contravariant=True)
+SiloT = TypeVar("SiloT", contravariant=True)
+SpecT = TypeVar("SpecT", contravariant=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What one step of a phase carries. What is not listed cannot be sent.
+
+    Attributes:
+        request: groups of arrays that the server sends.
+        reply: groups of arrays that leave the client.
+        numbers: plain numbers that leave the client with them, all of them each time.
+        releases: how often the reply's arrays may leave in a run where its price depends on that,
+            as that of noised gradients does; None where it does not.
+    """
+
+    request: Mapping[str, Content] = field(default_factory=dict)
+    reply: Mapping[str, Content] = field(default_factory=dict)
+    numbers: Mapping[str, Number] = field(default_factory=dict)
+    releases: int | None = None
+
+
+Steps = Mapping[str, Step]
+"""The steps of one phase, by name."""
 
 
 @dataclass(frozen=True)
@@ -70,31 +99,48 @@ class Ask:
         return replies
 
 
-class Phase(Protocol[Silo, LearningSpec]):
-    """One conversation between server and clients.
+class Phase(Protocol[SiloT, SpecT]):
+    """One conversation between server and clients. Subclass it as a frozen dataclass.
 
     Attributes:
         name: as it appears in records.
-        reports: names of the plain numbers that replies may hold.
     """
 
     @property
     def name(self) -> str: ...  # noqa: D102
 
-    @property
-    def reports(self) -> frozenset[str]: ...  # noqa: D102
+    def rounds(self, spec: SpecT) -> int:
+        """How many rounds the conversation takes; one unless it says otherwise."""
+        return 1
 
-    def rounds(self, spec: LearningSpec) -> int:
-        """How many rounds the conversation takes."""
-        ...
+    def steps(self, spec: SpecT) -> Steps:
+        """What each step carries in a run of this spec; a step that is missing carries nothing."""
+        return {}
 
-    def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, RoundReport | None]:
+    def events(self, spec: SpecT, graph: Graph) -> Sequence[Event]:
+        """What the phase does with the edges of a client that has this graph, in all its rounds.
+
+        A phase that does not say so is priced as if it read every neighbour list as it is.
+        """
+        return [FullNeighbours(self.name)]
+
+    def serve(self, spec: SpecT, ask: Ask, state: State) -> tuple[State, RoundReport | None]:
         """The server half of round ``ask.round``."""
         ...
 
-    def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
+    def answer(self, request: Request, state: State, silo: SiloT) -> tuple[Reply, State]:
         """The client half: answers one request from the client's own data."""
         ...
 
 
 AnyPhase = Phase[Any, Any]
+
+
+def groups_sent(phase: AnyPhase, spec: object) -> frozenset[str]:
+    """The groups of arrays that leave a client in a phase."""
+    return frozenset(name for step in phase.steps(spec).values() for name in step.reply)
+
+
+def numbers_sent(phase: AnyPhase, spec: object) -> frozenset[str]:
+    """The plain numbers that leave a client in a phase."""
+    return frozenset(name for step in phase.steps(spec).values() for name in step.numbers)

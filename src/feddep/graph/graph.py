@@ -120,6 +120,12 @@ class Graph:
         return int(self.features.shape[1])
 
     @cached_property
+    def degree_histogram(self) -> tuple[tuple[int, int], ...]:
+        """``((degree, nodes), …)``, ascending."""
+        values, counts = np.unique(self.degrees, return_counts=True)
+        return tuple(zip(values.tolist(), counts.tolist(), strict=True))
+
+    @property
     def degrees(self) -> npt.NDArray[np.int64]:
         """``(n,)`` number of neighbours of each node."""
         return np.diff(self.indptr)

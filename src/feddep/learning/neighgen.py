@@ -14,11 +14,20 @@ from feddep.graph.graph import Features
 from feddep.graph.sampling import EgoGraphs
 from feddep.learning.expansion import stacked
 from feddep.learning.generation import GeneratorTraining
+from feddep.learning.spec import LearningSpec
 from feddep.models.generator import HEAD, DeepGenerator, GeneratorSpec, rows_at, select
 from feddep.models.kernels import FeatureTable
 from feddep.seeding import Seeds
 
 Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+def head_shapes(spec: LearningSpec) -> dict[str, tuple[int, ...]]:
+    """The shapes of a generator's weights that other clients need in order to generate."""
+    with torch.device("meta"):  # shapes without numbers
+        width = spec.embedding_width
+        generator = DeepGenerator(spec.model, spec.generator, spec.features, width)
+    return {name: tuple(weight.shape) for name, weight in generator.head.items()}
 
 
 def train(

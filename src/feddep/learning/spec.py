@@ -1,14 +1,16 @@
 """What server and clients agree on before a run starts."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated
 
+import torch
 from annotated_types import Ge, Gt
 
 from feddep.learning.prototypes import EmbeddingSpec
 from feddep.models.generator import GeneratorSpec
 from feddep.models.sage import FusedSage, Fusion, ModelSpec, initialise
-from feddep.models.weights import Weights, from_arrays
+from feddep.models.weights import Weights, from_arrays, shapes_of
 from feddep.privacy.robustness import AggregationSpec
 from feddep.privacy.spec import PrivacySpec
 from feddep.seeding import Seeds
@@ -78,11 +80,15 @@ class LearningSpec:
             return self.model.hidden
         return self.embedding.width if self.embedding.depth else self.features
 
+    @cached_property
+    def classifier_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each of F's weights."""
+        with torch.device("meta"):  # shapes without numbers
+            return shapes_of(self._classifier())
+
     def classifier(self, weights: Weights | None = None) -> FusedSage:
         """F with the given weights, or with initial ones that depend on the run's seed alone."""
-        width = 0 if self.fusion == "none" else self.embedding_width
-        last_only = self.fusion == "last"
-        model = FusedSage(self.model, self.features, self.classes, width, last_only=last_only)
+        model = self._classifier()
         if weights is None:
             initialise(model, Seeds(self.seed).child("classifier"))
             if self.model.embedding_start == "zero":
@@ -90,3 +96,8 @@ class LearningSpec:
         else:
             from_arrays(model, weights)
         return model
+
+    def _classifier(self) -> FusedSage:
+        width = 0 if self.fusion == "none" else self.embedding_width
+        last_only = self.fusion == "last"
+        return FusedSage(self.model, self.features, self.classes, width, last_only=last_only)

@@ -9,15 +9,17 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from feddep.errors import DivergedError
-from feddep.graph.graph import Part
+from feddep.graph.graph import Graph, Part
 from feddep.graph.sampling import EgoGraphs, NeighbourSampler
 from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec
 from feddep.models.dropout import DropoutStream
 from feddep.models.sage import FusedSage
 from feddep.models.sgd import SageSgd
+from feddep.privacy.events import NeighbourSampling
 from feddep.seeding import Seeds
 
-Step = Callable[[EgoGraphs], float]
+TrainingStep = Callable[[EgoGraphs], float]
 """One step of SGD on a batch; it returns the batch's mean loss before the step."""
 
 
@@ -35,13 +37,22 @@ class Trainer(Protocol):
         ...
 
 
+def sampled_lists(spec: LearningSpec, graph: Graph) -> NeighbourSampling:
+    """What :func:`train` does with a silo's neighbour lists in all rounds of a run."""
+    training = spec.training
+    passes = training.rounds * training.local_epochs
+    return NeighbourSampling(
+        "classifier", training.fanout, spec.model.layers, passes, graph.degree_histogram
+    )
+
+
 def train(
     model: FusedSage,
     silo: Silo,
     seeds: Seeds,
     missing_embeddings: Tensor | None = None,
     *,
-    around: Callable[[Step], Step] | None = None,
+    around: Callable[[TrainingStep], TrainingStep] | None = None,
 ) -> float:
     """Trains ``model`` in place for one round: every training node once in each local epoch.
 
@@ -72,7 +83,7 @@ def train(
         return cross_entropy(scores, silo.labels[ego.targets])
 
     if silo.device.type == "cpu":
-        step: Step = SageSgd(
+        step: TrainingStep = SageSgd(
             model,
             graph.features,
             graph.labels,
@@ -105,7 +116,7 @@ def fit(
 
 def autograd_step(
     model: nn.Module, loss: Callable[[EgoGraphs], Tensor], rate: float, decay: float
-) -> Step:
+) -> TrainingStep:
     """A step of SGD on a loss that torch differentiates."""
     parameters = list(model.parameters())
 
@@ -117,7 +128,7 @@ def autograd_step(
     return step
 
 
-def mean_loss(batches: Iterable[EgoGraphs], step: Step) -> float:
+def mean_loss(batches: Iterable[EgoGraphs], step: TrainingStep) -> float:
     """Takes a step on every batch and returns the mean loss over all nodes, 0 if there are none."""
     total, count = 0.0, 0
     for ego in batches:

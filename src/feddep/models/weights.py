@@ -19,6 +19,11 @@ def to_arrays(module: nn.Module) -> dict[str, npt.NDArray[Any]]:
     return {name: p.detach().cpu().numpy().copy() for name, p in module.named_parameters()}
 
 
+def shapes_of(module: nn.Module) -> dict[str, tuple[int, ...]]:
+    """The shape of every parameter, by name."""
+    return {name: tuple(p.shape) for name, p in module.named_parameters()}
+
+
 def from_arrays(module: nn.Module, arrays: Weights) -> None:
     """Copies named arrays into the module's parameters; names and shapes must match exactly."""
     parameters = dict(module.named_parameters())

@@ -12,21 +12,30 @@ import numpy as np
 
 from feddep.errors import RuntimeFailureError
 from feddep.federation.aggregation import aggregate
+from feddep.federation.content import Number, Weights
 from feddep.federation.messages import Reply, Request, State, group, grouped
-from feddep.federation.phase import Ask, RoundReport
-from feddep.graph.graph import Part
+from feddep.federation.phase import Ask, Phase, RoundReport, Step, Steps
+from feddep.graph.graph import Graph, Part
 from feddep.learning.evaluation import SCORE_NAMES, pooled, score
 from feddep.learning.mending import Mended, Mender
-from feddep.learning.private_training import train_privately, without_edges
+from feddep.learning.private_training import (
+    classifier_gradients,
+    train_privately,
+    without_edges,
+)
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
-from feddep.learning.trainer import Trainer, train
+from feddep.learning.trainer import Trainer, sampled_lists, train
 from feddep.learning.updates import noised_update
 from feddep.models.weights import to_arrays
+from feddep.privacy.events import Event, NoisedGradients
+
+SCORES = dict.fromkeys(sorted(SCORE_NAMES), Number.COUNT)
+TRAINED = {**SCORES, "loss": Number.REAL, "training_nodes": Number.COUNT}
 
 
 @dataclass(frozen=True)
-class Averaging:
+class Averaging(Phase[Silo, LearningSpec]):
     """Trains one classifier at all clients.
 
     Args:
@@ -36,7 +45,6 @@ class Averaging:
 
     mender: Mender | None = None
     name: str = "averaging"
-    reports: frozenset[str] = SCORE_NAMES | {"loss", "training_nodes"}
     trainer: Trainer = train
 
     def is_private(self, spec: LearningSpec) -> bool:
@@ -49,6 +57,28 @@ class Averaging:
     def rounds(self, spec: LearningSpec) -> int:
         """R rounds of training and one that scores the result."""
         return spec.training.rounds + 1
+
+    def steps(self, spec: LearningSpec) -> Steps:
+        """The classifier goes out in every round, and comes back from each that trains it."""
+        weights = {"classifier": Weights(spec.classifier_shapes)}
+        priced = spec.training.rounds if self.is_private(spec) else None
+        return {
+            "train": Step(request=weights, reply=weights, numbers=TRAINED, releases=priced),
+            "score": Step(request=weights, numbers=SCORES),
+        }
+
+    def events(self, spec: LearningSpec, graph: Graph) -> list[Event]:
+        """Lists are sampled for every batch, unless the gradients are noised; updates may be."""
+        training = spec.training
+        events: list[Event]
+        if type(self) is Averaging and self.is_private(spec):  # a subclass may send more
+            events = [classifier_gradients(spec, graph, self.name)]
+        else:
+            events = [sampled_lists(spec, graph)]
+        if training.update_clip and training.update_noise:
+            noise, clip = training.update_noise, training.update_clip
+            events.append(NoisedGradients("updates", noise, clip, 1.0, training.rounds))
+        return events
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, RoundReport]:
         """Sends the classifier out and averages what comes back, from those who answer.

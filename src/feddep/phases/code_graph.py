@@ -4,17 +4,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from feddep.federation.content import Count, Rows, optional
 from feddep.federation.messages import Arrays, Reply, Request, State
-from feddep.federation.phase import Ask
+from feddep.federation.phase import Ask, Phase, Step, Steps
+from feddep.graph.graph import Graph
 from feddep.learning.code_graph import nearest_elsewhere
 from feddep.learning.local_gnn import known_embeddings
 from feddep.learning.mending import centred
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
+from feddep.privacy.events import Event
 
 
 @dataclass(frozen=True)
-class CodeGraph:
+class CodeGraph(Phase[Silo, LearningSpec]):
     """Learns a k-nearest-neighbour graph over the codes of all clients' nodes.
 
     A node's code is its embedding with Gaussian noise. Its neighbours are the k nearest codes of
@@ -23,11 +26,18 @@ class CodeGraph:
     """
 
     name: str = "code_graph"
-    reports: frozenset[str] = frozenset()
 
-    def rounds(self, spec: LearningSpec) -> int:
-        """One."""
-        return 1
+    def steps(self, spec: LearningSpec) -> Steps:
+        """A code of every node goes up; the mean of its new neighbours comes down."""
+        codes = Rows(Count.NODES, (spec.embedding_width,))
+        return {
+            "show": Step(reply={"codes": codes}),
+            "receive": Step(request={"neighbours": optional(codes)}),
+        }
+
+    def events(self, spec: LearningSpec, graph: Graph) -> list[Event]:
+        """None: the embeddings are there."""
+        return []
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
         """Collects the codes, links them, and tells every node the mean of its new neighbours.

@@ -2,24 +2,30 @@
 
 from dataclasses import dataclass
 
+from feddep.federation.content import Number
 from feddep.federation.messages import Reply, Request, State, grouped
-from feddep.federation.phase import Ask
+from feddep.federation.phase import Ask, Phase, Step, Steps
+from feddep.graph.graph import Graph
 from feddep.learning.mending import generator_training, pretrained, with_prototypes
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
 from feddep.models.weights import to_arrays
+from feddep.privacy.events import BernoulliSelection, Event
 
 
 @dataclass(frozen=True)
-class GeneratorPretraining:
+class GeneratorPretraining(Phase[Silo, LearningSpec]):
     """Step 3 of FedDEP: DGen learns to generate neighbours, own and foreign, without messages."""
 
     name: str = "generator_training"
-    reports: frozenset[str] = frozenset({"generator_loss"})
 
-    def rounds(self, spec: LearningSpec) -> int:
+    def steps(self, spec: LearningSpec) -> Steps:
         """One; the client trains for as many epochs as the spec says."""
-        return 1
+        return {"train": Step(numbers={"generator_loss": Number.REAL})}
+
+    def events(self, spec: LearningSpec, graph: Graph) -> list[Event]:
+        """What is generated from then on is kept with a probability; the paper counts on that."""
+        return [BernoulliSelection(spec.generator.keep)]
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
         """Lets every client train."""

@@ -3,31 +3,51 @@
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from feddep.federation.aggregation import aggregate
+from feddep.federation.content import Number, Weights
 from feddep.federation.messages import Reply, Request, State, group, grouped
-from feddep.federation.phase import Ask
-from feddep.graph.graph import Part
+from feddep.federation.phase import Ask, Phase, Step, Steps
+from feddep.graph.graph import Graph, Part
 from feddep.learning.local_gnn import local_embeddings
+from feddep.learning.private_training import embedding_gradients
 from feddep.learning.prototypes import LocalGnn
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
-from feddep.models.weights import to_arrays
+from feddep.models.weights import shapes_of, to_arrays
+from feddep.privacy.events import Event, FullNeighbours, NeighbourSampling
 
 
 @dataclass(frozen=True)
-class LocalGnnTraining:
+class LocalGnnTraining(Phase[Silo, LearningSpec]):
     """Step 1 of FedDEP: z_v of every client's nodes, kept at the client.
 
     Nothing is sent, unless the spec wants F to start from the average of the local GNNs.
     """
 
     name: str = "local_gnn"
-    reports: frozenset[str] = frozenset({"training_nodes"})
 
-    def rounds(self, spec: LearningSpec) -> int:
-        """One; the client trains for as many epochs as the spec says."""
-        return 1
+    def steps(self, spec: LearningSpec) -> Steps:
+        """One; the client trains for as many epochs as the spec says, and keeps what it finds."""
+        if not spec.embedding.warm_start:
+            return {"train": Step()}
+        shared = Weights(shared_shapes(spec), optional=True)  # of depth 0 there are none
+        return {
+            "train": Step(reply={"classifier": shared}, numbers={"training_nodes": Number.COUNT})
+        }
+
+    def events(self, spec: LearningSpec, graph: Graph) -> list[Event]:
+        """What the local GNN, if there is one, does with the neighbour lists."""
+        embedding, fanout = spec.embedding, spec.training.fanout
+        if not embedding.depth:
+            return []
+        if spec.privacy.mechanism == "dp-sgd":
+            return [FullNeighbours("embeddings"), embedding_gradients(spec, graph)]
+        if spec.privacy.mechanism == "none":
+            return [FullNeighbours("embeddings")]
+        degrees = graph.degree_histogram
+        return [NeighbourSampling("embeddings", fanout, embedding.depth, embedding.epochs, degrees)]
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
         """Lets every client train, and averages what they send, if anything.
@@ -61,11 +81,12 @@ def shared_shapes(spec: LearningSpec) -> dict[str, tuple[int, ...]]:
     """
     if not spec.embedding.warm_start or not spec.embedding.depth:
         return {}
-    local = LocalGnn(spec.model, spec.embedding, spec.features, spec.classes).trunk
-    shapes = {name: tuple(weight.shape) for name, weight in local.named_parameters()}
+    with torch.device("meta"):  # shapes without numbers
+        local = LocalGnn(spec.model, spec.embedding, spec.features, spec.classes).trunk
+    shapes = shapes_of(local)
     last = f"convolutions.{spec.model.layers - 1}."
     return {
-        name: tuple(weight.shape)
-        for name, weight in spec.classifier().named_parameters()
-        if not name.startswith(last) and shapes.get(name) == tuple(weight.shape)
+        name: shape
+        for name, shape in spec.classifier_shapes.items()
+        if not name.startswith(last) and shapes.get(name) == shape
     }

@@ -2,26 +2,36 @@
 
 from dataclasses import asdict, dataclass
 
+from feddep.federation.content import Number
 from feddep.federation.messages import Reply, Request, State, group, grouped
-from feddep.federation.phase import Ask, RoundReport
-from feddep.graph.graph import Part
+from feddep.federation.phase import Ask, Phase, RoundReport, Step, Steps
+from feddep.graph.graph import Graph, Part
 from feddep.learning.evaluation import SCORE_NAMES, pooled, score
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
-from feddep.learning.trainer import train
+from feddep.learning.trainer import sampled_lists, train
 from feddep.models.weights import to_arrays
+from feddep.privacy.events import Event
 
 
 @dataclass(frozen=True)
-class LocalTraining:
+class LocalTraining(Phase[Silo, LearningSpec]):
     """Trains M classifiers, each on its own subgraph, all from the same initial weights."""
 
     name: str = "local_training"
-    reports: frozenset[str] = SCORE_NAMES | {"loss", "training_nodes"}
 
     def rounds(self, spec: LearningSpec) -> int:
         """As many as the federated methods have, so that all train equally long."""
         return spec.training.rounds
+
+    def steps(self, spec: LearningSpec) -> Steps:
+        """Nothing but scores leaves a client."""
+        counts = dict.fromkeys(sorted({*SCORE_NAMES, "training_nodes"}), Number.COUNT)
+        return {"train": Step(numbers={**counts, "loss": Number.REAL})}
+
+    def events(self, spec: LearningSpec, graph: Graph) -> list[Event]:
+        """Lists are sampled for every batch."""
+        return [sampled_lists(spec, graph)]
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, RoundReport]:
         """Lets every client train on and collects the scores."""

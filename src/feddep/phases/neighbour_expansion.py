@@ -4,16 +4,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from feddep.federation.content import Count, Nodes, Table
 from feddep.federation.matching import Matching
 from feddep.federation.messages import Arrays, Reply, Request, State, group, grouped
-from feddep.federation.phase import Ask
+from feddep.federation.phase import Ask, Phase, Step, Steps
+from feddep.graph.graph import Graph
 from feddep.learning.expansion import features_from, features_to, stacked
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
+from feddep.privacy.events import Event
 
 
 @dataclass(frozen=True)
-class NeighbourExpansion:
+class NeighbourExpansion(Phase[Silo, LearningSpec]):
     """Gives every client the nodes at the other end of its lost edges, as nodes with features.
 
     Source: Wu et al. 2022, "privacy-preserving user-item graph expansion", where a trusted server
@@ -21,11 +24,19 @@ class NeighbourExpansion:
     """
 
     name: str = "neighbour_expansion"
-    reports: frozenset[str] = frozenset()
 
-    def rounds(self, spec: LearningSpec) -> int:
-        """One."""
-        return 1
+    def steps(self, spec: LearningSpec) -> Steps:
+        """Features of the nodes that are asked for go up; those of their neighbours come down."""
+        features = Table(Count.ASKED, spec.features)
+        added = Table(Count.NEIGHBOURS, spec.features, linked=True)
+        return {
+            "show": Step(request={"nodes": Nodes()}, reply={"features": features}),
+            "receive": Step(request={"added": added}),
+        }
+
+    def events(self, spec: LearningSpec, graph: Graph) -> list[Event]:
+        """None: features are no lists."""
+        return []
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
         """Asks every client for the nodes that others link to, and passes them on."""

@@ -12,8 +12,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from feddep.federation.content import (
+    ByPeer,
+    Exactly,
+    Gradients,
+    Number,
+    Parts,
+    Rows,
+    Weights,
+)
 from feddep.federation.messages import Arrays, Reply, Request, State, group, grouped
-from feddep.federation.phase import Ask
+from feddep.federation.phase import Ask, Phase, Step, Steps
+from feddep.graph.graph import Graph
 from feddep.learning import neighgen
 from feddep.learning.expansion import features_to
 from feddep.learning.mending import (
@@ -24,20 +34,49 @@ from feddep.learning.mending import (
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
 from feddep.models.weights import to_arrays
+from feddep.privacy.events import Event
 
 _ROOM = 1 << 30  # bytes of gradients that the server holds at a time
 
 
 @dataclass(frozen=True)
-class NeighGenTraining:
+class NeighGenTraining(Phase[Silo, LearningSpec]):
     """Trains every client's NeighGen, then adds what it generates to the client's graph."""
 
     name: str = "neighgen"
-    reports: frozenset[str] = frozenset({"generator_loss"})
 
     def rounds(self, spec: LearningSpec) -> int:
         """One for each epoch across clients, at least one; as many epochs before are local."""
         return max(1, spec.generator.epochs)
+
+    def steps(self, spec: LearningSpec) -> Steps:
+        """A generator and its inputs go to the others, and gradients come back, in every epoch."""
+        shapes, batch = neighgen.head_shapes(spec), spec.generator.batch_size
+        shared = Parts(
+            {
+                **{name: Exactly(shape) for name, shape in shapes.items()},
+                "inputs": Rows(batch, (spec.model.hidden,)),
+                "kept": Rows(batch, (spec.generator.slots,), "bool"),
+            },
+            aligned=("inputs", "kept"),
+        )
+        trained = Step(
+            request={"gradients": Weights(shapes, complete=False, optional=True)},
+            numbers={"generator_loss": Number.REAL},
+        )
+        return {
+            "share": Step(reply={"neighgen": shared}),
+            "compare": Step(
+                request={"neighgen": ByPeer(shared, optional=True)},
+                reply={"gradients": Gradients(of=tuple(shapes))},
+            ),
+            "train": trained,
+            "train and generate": trained,
+        }
+
+    def events(self, spec: LearningSpec, graph: Graph) -> list[Event]:
+        """None: the features it is trained on are no lists."""
+        return []
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
         """Passes generators and inputs on to all others, and their summed gradients back."""
@@ -62,7 +101,7 @@ class NeighGenTraining:
         """Shares the generator, compares others' rows with its own nodes, or trains an epoch."""
         if request.step == "compare":
             found: dict[str, npt.NDArray[np.float32]] = {}
-            for client, arrays in _clients_of(request.arrays).items():
+            for client, arrays in _clients_of(group(request.arrays, "neighgen")).items():
                 found |= grouped(client, neighgen.pull(arrays, silo.graph.features))
             return Reply(request.client, grouped("gradients", found)), state
 
@@ -109,7 +148,7 @@ def _at_once(shared: Mapping[int, Arrays], clients: int) -> Iterator[dict[int, A
 
 def _by_client(shared: Mapping[int, Arrays]) -> dict[str, npt.NDArray[np.float32]]:
     return {
-        f"{client}/{name}": array
+        f"neighgen/{client}/{name}": array
         for client, arrays in shared.items()
         for name, array in group(arrays, "neighgen").items()
     }

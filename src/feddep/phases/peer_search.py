@@ -12,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from feddep.federation.content import ByPeer, Count, Exactly, Gradients, Number, Rows, optional
 from feddep.federation.messages import Arrays, Reply, Request, State, group, grouped
-from feddep.federation.phase import Ask
+from feddep.federation.phase import Ask, Phase, Step, Steps
+from feddep.graph.graph import Graph
 from feddep.learning.mending import (
     generator_training,
     targets_of,
@@ -22,6 +24,7 @@ from feddep.learning.mending import (
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
 from feddep.models.weights import to_arrays
+from feddep.privacy.events import BernoulliSelection, Event
 
 Floats = npt.NDArray[np.float32]
 
@@ -29,15 +32,32 @@ _ROWS_AT_ONCE = 128  # few enough for their distances to stay in the processor's
 
 
 @dataclass(frozen=True)
-class PeerSearch:
+class PeerSearch(Phase[Silo, LearningSpec]):
     """Trains every client's DGen with messages in each epoch."""
 
     name: str = "peer_search"
-    reports: frozenset[str] = frozenset({"generator_loss"})
 
     def rounds(self, spec: LearningSpec) -> int:
         """One for each epoch of DGen's training, at least one: without any there is no DGen."""
         return max(1, spec.generator.epochs)
+
+    def steps(self, spec: LearningSpec) -> Steps:
+        """Generated rows go to the others, and their gradients come back, in every epoch."""
+        axes = (spec.generator.slots, spec.embedding_width)
+        own, foreign = Rows(Count.SOME_NODES, axes), Rows(Count.ALL_NODES, axes)
+        told = {"gradients": optional(own), "pulls": Exactly((), "int64", optional=True)}
+        return {
+            "generate": Step(reply={"generated": own}),
+            "compare": Step(
+                request={"generated": ByPeer(foreign, optional=True)},
+                reply={"gradients": Gradients()},
+            ),
+            "train": Step(request=told, numbers={"generator_loss": Number.REAL}),
+        }
+
+    def events(self, spec: LearningSpec, graph: Graph) -> list[Event]:
+        """What is generated from then on is kept with a probability; the paper counts on that."""
+        return [BernoulliSelection(spec.generator.keep)]
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
         """Passes generated rows on to all others, and their summed gradients back.

@@ -7,24 +7,35 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from feddep.federation.content import ByPeer, Rows
 from feddep.federation.messages import Reply, Request, State, group, grouped
-from feddep.federation.phase import Ask
+from feddep.federation.phase import Ask, Phase, Step, Steps
+from feddep.graph.graph import Graph
 from feddep.learning.mending import with_prototypes
 from feddep.learning.prototypes import Prototypes, released
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
+from feddep.privacy.events import Event
 
 
 @dataclass(frozen=True)
-class PrototypeExchange:
+class PrototypeExchange(Phase[Silo, LearningSpec]):
     """Step 2 of FedDEP: up at most M·C·d_z numbers, down at most M·(M - 1)·C·d_z."""
 
     name: str = "prototype_exchange"
-    reports: frozenset[str] = frozenset()
 
-    def rounds(self, spec: LearningSpec) -> int:
-        """One."""
-        return 1
+    def steps(self, spec: LearningSpec) -> Steps:
+        """Cluster means go up; those of the others come down."""
+        means_of = spec.embedding.smallest
+        means = Rows(spec.embedding.clusters, (spec.embedding_width,), means_of=means_of)
+        return {
+            "release": Step(reply={"prototypes": means}),
+            "receive": Step(request={"foreign": ByPeer(means, optional=True)}),
+        }
+
+    def events(self, spec: LearningSpec, graph: Graph) -> list[Event]:
+        """None: the embeddings are there."""
+        return []
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
         """Collects every client's prototypes and gives each client those of the others."""

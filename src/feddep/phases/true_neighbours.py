@@ -8,25 +8,35 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from feddep.federation.content import Count, Nodes, Rows
 from feddep.federation.matching import Matching
 from feddep.federation.messages import Reply, Request, State
-from feddep.federation.phase import Ask
+from feddep.federation.phase import Ask, Phase, Step, Steps
+from feddep.graph.graph import Graph
 from feddep.learning.local_gnn import known_embeddings
 from feddep.learning.mending import mean_of
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
+from feddep.privacy.events import Event
 
 
 @dataclass(frozen=True)
-class TrueNeighbours:
+class TrueNeighbours(Phase[Silo, LearningSpec]):
     """Gives every client z̄ of its nodes, the mean of the embeddings of their lost neighbours."""
 
     name: str = "true_neighbours"
-    reports: frozenset[str] = frozenset()
 
-    def rounds(self, spec: LearningSpec) -> int:
-        """One."""
-        return 1
+    def steps(self, spec: LearningSpec) -> Steps:
+        """Embeddings of the nodes that are asked for go up; those of their neighbours come down."""
+        embeddings = Rows(Count.ASKED, (spec.embedding_width,))
+        return {
+            "show": Step(request={"nodes": Nodes()}, reply={"embeddings": embeddings}),
+            "receive": Step(request={"nodes": Nodes(), "neighbours": embeddings}),
+        }
+
+    def events(self, spec: LearningSpec, graph: Graph) -> list[Event]:
+        """None: the embeddings are there."""
+        return []
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
         """Asks every client for the nodes that others link to, and tells these about them."""

@@ -94,7 +94,8 @@ def price(events: Events, edges: int, delta_prime: float = 1e-5) -> Prices:
     ]
     keep = math.prod(e.keep for e in events if isinstance(e, BernoulliSelection))
     sound = _sound(events, edges)
-    if len(sampled) != 1:
+    read_whole = any(isinstance(event, FullNeighbours) for event in events)
+    if len(sampled) != 1 or read_whole:
         return Prices(NOTHING, NOTHING, sound)
     nodes = composed_by_node(sampled[0], delta_prime)
     worst = max(nodes)
@@ -261,7 +262,7 @@ def trained_too_often(events: Events) -> bool:
         if isinstance(event, CappedGradients):
             priced[event.phase] += _trainings(event)
     return any(
-        _answers(event) > priced[event.phase]
+        event.times > priced[event.phase]
         for event in events
         if isinstance(event, Message) and event.name != "numbers" and event.phase in priced
     )
@@ -272,14 +273,6 @@ def _trainings(event: CappedGradients) -> float:
         return math.inf
     # Events of older runs do not say; a training has at least one step.
     return event.steps if event.trainings is None else event.trainings
-
-
-def _answers(event: Message) -> int:
-    """How many trained weights a message stands for.
-
-    A plan counts all rounds of a phase, and the last round of averaging only scores.
-    """
-    return event.times if event.bytes else event.times - 1
 
 
 def edge_shown(events: Events) -> float:

@@ -32,9 +32,13 @@ class NeighbourSampling:
 
 @dataclass(frozen=True)
 class FullNeighbours:
-    """Neighbour lists were read as they are."""
+    """Neighbour lists were read as they are.
 
-    purpose: Literal["embeddings", "classifier"]
+    Attributes:
+        purpose: what for, or in which phase.
+    """
+
+    purpose: str
 
 
 @dataclass(frozen=True)

@@ -37,40 +37,16 @@ from feddep.privacy.response import smallest_create
 from feddep.privacy.sampling import one_shot_delta
 from feddep.privacy.statement import statement
 
-_GENERATING = frozenset({"generator_training", "peer_search"})
-
-
 def mechanism_events(method: Method, learning: LearningSpec, graph: Graph) -> list[Event]:
     """What the mechanisms do with one client's graph in a run of the method."""
-    spec, training = learning.privacy, learning.training
-    phases = {phase.name for phase in method.phases}
-    degrees = _histogram(graph)
+    spec = learning.privacy
     events: list[Event] = [KnownCrossings()] if method.sees_cross_edges else []
     if spec.mechanism == "randomised-response":
         events.append(response_event(spec.epsilon, spec.keep_edge))
     if spec.mechanism == "one-shot":
-        events.append(_one_shot(graph, training.fanout))
-    if "local_gnn" in phases and learning.embedding.depth:
-        epochs, depth = learning.embedding.epochs, learning.embedding.depth
-        if spec.mechanism == "dp-sgd":
-            events += [FullNeighbours("embeddings"), embedding_gradients(learning, graph)]
-        elif spec.mechanism == "none":
-            events.append(FullNeighbours("embeddings"))
-        else:
-            events.append(NeighbourSampling("embeddings", training.fanout, depth, epochs, degrees))
-    if phases & _GENERATING:
-        events.append(BernoulliSelection(learning.generator.keep))
-    noised = [p for p in method.phases if type(p) is Averaging and p.is_private(learning)]
-    if noised:  # a subclass may send more than its parent
-        events += [classifier_gradients(learning, graph, phase.name) for phase in noised]
-    else:
-        passes = training.rounds * training.local_epochs
-        events.append(
-            NeighbourSampling("classifier", training.fanout, learning.model.layers, passes, degrees)
-        )
-    if training.update_clip and training.update_noise:
-        noise, clip = training.update_noise, training.update_clip
-        events.append(NoisedGradients("updates", noise, clip, 1.0, training.rounds))
+        events.append(_one_shot(graph, learning.training.fanout))
+    for phase in method.phases:
+        events += phase.events(learning, graph)
     return events
 
 
@@ -79,6 +55,19 @@ def response_event(epsilon: float, keep: float) -> RandomisedResponse | SparseRe
     if keep:
         return SparseResponse(keep, smallest_create(epsilon, keep))
     return RandomisedResponse(epsilon)
+
+
+def planned_messages(method: Method, learning: LearningSpec) -> list[Event]:
+    """What may leave one client in a run, by what its phases declare, as if all of it did."""
+    events: list[Event] = []
+    for phase in method.phases:
+        times: dict[str, int] = {}
+        for step in phase.steps(learning).values():
+            often = phase.rounds(learning) if step.releases is None else step.releases
+            names = {*step.reply, *(["numbers"] if step.numbers else [])}
+            times |= {name: max(times.get(name, 0), often) for name in names}
+        events += [Message(phase.name, name, often, 0) for name, often in sorted(times.items())]
+    return events
 
 
 def message_events(sent: Mapping[str, Sequence[int]], client: int) -> list[Event]:
@@ -158,11 +147,6 @@ def _quantiles(prices: Prices) -> dict[str, dict[str, float]] | None:
     names = ("median", "90%", "99%", "worst")
     rows = zip(names, prices.quantiles, strict=True)
     return {name: {"epsilon": float(e), "delta": float(d)} for name, (e, d) in rows}
-
-
-def _histogram(graph: Graph) -> tuple[tuple[int, int], ...]:
-    values, counts = np.unique(graph.degrees, return_counts=True)
-    return tuple(zip(values.tolist(), counts.tolist(), strict=True))
 
 
 def _one_shot(graph: Graph, fanout: int) -> OneShotSampling:

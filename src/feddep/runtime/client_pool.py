@@ -53,7 +53,7 @@ class ClientPool:
             client: Client(
                 open_silo(client, graph, self.spec, self.device),
                 self.method.phases,
-                self.method.discloses,
+                self.spec,
             )
             for client, graph in self.graphs.items()
         }

@@ -7,15 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from feddep.algorithms import find_method
 from feddep.algorithms.method import Method
 from feddep.errors import InputError
+from feddep.federation.content import Content, Weights
 from feddep.federation.inspection import Expected
 from feddep.learning.spec import LearningSpec
-from feddep.models.generator import HEAD, DeepGenerator
-from feddep.phases.local_gnn import shared_shapes
 from feddep.scenario.build import learning_spec_of
 from feddep.scenario.spec import RunSpec
 
@@ -23,8 +20,6 @@ LARGEST_BYTES = 1 << 30
 LARGEST_NORM = 1e6
 """No honest message of any method comes near these limits. They stop a hostile one from filling
 the memory, or from driving the arithmetic of honest clients to infinity."""
-
-_MOST_NEIGHBOURS = 1000  # that a client is told of, for each node of the federation
 
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")  # it becomes the name of a folder
 
@@ -76,17 +71,23 @@ class Agreement:
         _check_sent("prototypes of all silos", prototypes, "embedding.clusters")
 
     def check_nodes(self, nodes: int) -> None:
-        """Refuses a run in which a silo of this size could not send its generated neighbours.
+        """Refuses a run in which a silo of this size could not send what it would have to.
 
         Args:
             nodes: number of nodes in the silo's graph.
 
         Raises:
-            InputError: the message would be too large.
+            InputError: a message would be too large.
         """
-        if "generated" in self.method.discloses:
-            rows = nodes * self.spec.generator.slots
-            _check_sent("generated rows", rows * self.learning.embedding_width, "generator.slots")
+        for phase in self.method.phases:
+            for step, declared in phase.steps(self.learning).items():
+                size = sum(content.largest_bytes(nodes) for content in declared.reply.values())
+                if size > LARGEST_BYTES:
+                    raise InputError(
+                        f"what this silo would send in step {step!r} of {phase.name} has up to "
+                        f"{size} bytes, of which at most {LARGEST_BYTES} can be sent; take a "
+                        "smaller generator.slots or embedding.width"
+                    )
 
     @property
     def method(self) -> Method:
@@ -97,6 +98,11 @@ class Agreement:
     def learning(self) -> LearningSpec:
         """The learning settings, as the phases need them."""
         return learning_spec_of(self.spec, self.features, self.classes, self.method)
+
+    @property
+    def result(self) -> dict[str, Content]:
+        """What the server may give every silo at the end."""
+        return {"classifier": Weights(self.learning.classifier_shapes, optional=True)}
 
     @property
     def expected(self) -> Expected:
@@ -160,33 +166,9 @@ def expected_of(method: Method, learning: LearningSpec, nodes: int) -> Expected:
         learning: what was agreed.
         nodes: of all silos together.
     """
-    width, hidden, spec = learning.embedding_width, learning.model.hidden, learning.generator
-    with torch.device("meta"):  # shapes without numbers
-        generator = DeepGenerator(learning.model, spec, learning.features, width)
-        weights = learning.classifier().named_parameters()
-        warm_start = shared_shapes(learning)
-    most = _MOST_NEIGHBOURS * nodes
     return Expected(
-        discloses=method.discloses,
-        reports={phase.name: phase.reports for phase in method.phases},
-        shapes={
-            "classifier": {name: tuple(weight.shape) for name, weight in weights},
-            "local_gnn/classifier": warm_start,
-            "neighgen": {name: tuple(getattr(generator, name).shape) for name in HEAD},
-        },
-        rows={
-            "prototypes": (learning.embedding.clusters, width),
-            "foreign": (learning.embedding.clusters, width),
-            "codes": (nodes, width),
-            "embeddings": (nodes, width),
-            "hidden": (nodes, hidden),
-            "neighbours": (most, hidden if method.fusion == "last" else width),
-            "features": (nodes, learning.features),
-            "added": (most, learning.features),
-            "generated": (nodes, spec.slots, width),
-            "neighgen/inputs": (spec.batch_size, hidden),
-            "neighgen/kept": (spec.batch_size, spec.slots),
-        },
+        phases={phase.name: phase.steps(learning) for phase in method.phases},
         largest_bytes=LARGEST_BYTES,
         largest_norm=LARGEST_NORM,
+        all_nodes=nodes,
     )

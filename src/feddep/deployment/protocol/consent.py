@@ -22,12 +22,14 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 from feddep.algorithms.method import Method
 from feddep.deployment.protocol.disclosure_log import counted
 from feddep.errors import ConsentError, InputError
+from feddep.federation.content import Rows
 from feddep.federation.messages import Reply, group_of
+from feddep.federation.phase import numbers_sent
 from feddep.graph.graph import Graph
 from feddep.learning.spec import LearningSpec
 from feddep.privacy.accountant import Guarantee, price
-from feddep.privacy.events import Event, Message, OneShotSampling
-from feddep.runs.accounting import mechanism_events
+from feddep.privacy.events import Event, OneShotSampling
+from feddep.runs.accounting import mechanism_events, planned_messages
 from feddep.scenario.spec import RunSpec
 
 _Names = Annotated[frozenset[Annotated[str, Field(min_length=1)]], Field(strict=False)]
@@ -105,13 +107,20 @@ class Consent(BaseModel):
         _refuse("the run", self._unlisted({name}))
 
     def check_run(
-        self, spec: RunSpec, method: Method, sound: Guarantee, *, nodes: int | None = None
+        self,
+        spec: RunSpec,
+        method: Method,
+        learning: LearningSpec,
+        sound: Guarantee,
+        *,
+        nodes: int | None = None,
     ) -> None:
         """Refuses a run that goes beyond the consent.
 
         Args:
             spec: the run's spec.
             method: the method that the spec names.
+            learning: the agreed learning settings, on which depends what leaves.
             sound: what the run costs this silo, see :func:`planned_price`.
             nodes: number of nodes in the silo's graph. With fewer than the smallest cluster, all
                 of them become one prototype, which is still too small.
@@ -119,7 +128,7 @@ class Consent(BaseModel):
         Raises:
             ConsentError: names everything that is not allowed, and the lines that forbid it.
         """
-        _refuse("the run", self._beyond(spec, method, sound, nodes))
+        _refuse("the run", self._beyond(spec, method, learning, sound, nodes))
 
     def check_reply(self, phase_name: str, reply: Reply, already: Mapping[str, int]) -> None:
         """Refuses a reply with something that may not leave, or has left too often.
@@ -136,21 +145,29 @@ class Consent(BaseModel):
         _refuse(f"a reply in {phase_name}", self._excess(phase_name, reply, already))
 
     def _beyond(
-        self, spec: RunSpec, method: Method, sound: Guarantee, nodes: int | None
+        self,
+        spec: RunSpec,
+        method: Method,
+        learning: LearningSpec,
+        sound: Guarantee,
+        nodes: int | None,
     ) -> Iterator[str]:
         yield from self._unlisted({spec.method, method.name})
-        if method.discloses - self.messages:
-            asked = f"{_listed(method.discloses - self.messages)} would leave the silo"
+        forbidden = method.discloses_in(learning) - self.messages
+        if forbidden:
+            asked = f"{_listed(forbidden)} would leave the silo"
             yield self._violation("messages", asked, _listed(self.messages))
         if spec.training.rounds > self.rounds:
             asked = f"training takes {spec.training.rounds} rounds"
             yield self._violation("rounds", asked, f"at most {self.rounds}")
-        if "prototypes" in method.discloses:
-            yield from self._small_clusters(spec.embedding.smallest, nodes)
+        for smallest in _cluster_sizes(method, learning):
+            yield from self._small_clusters(smallest, nodes)
         if self._costs_too_much(sound):
             asked = f"one edge costs a sound ε of {_epsilon(sound)}"
             yield self._violation("highest_epsilon", asked, f"at most {self.highest_epsilon}")
-        yield from self._private_numbers(name for phase in method.phases for name in phase.reports)
+        yield from self._private_numbers(
+            name for phase in method.phases for name in numbers_sent(phase, learning)
+        )
 
     def _excess(self, phase: str, reply: Reply, already: Mapping[str, int]) -> Iterator[str]:
         groups = {group_of(name) for name in reply.arrays}
@@ -218,12 +235,20 @@ def planned_price(spec: RunSpec, method: Method, learning: LearningSpec, graph: 
     """
     nodes_alone = graph.with_edges([])
     planned = [_at_worst(event) for event in mechanism_events(method, learning, nodes_alone)]
-    for phase in method.phases:
-        names = method.discloses | ({"numbers"} if phase.reports else set())
-        times = phase.rounds(learning)
-        planned += [Message(phase.name, name, times, 0) for name in sorted(names)]
+    planned += planned_messages(method, learning)
     pairs = graph.nodes * (graph.nodes - 1) // 2
     return price(planned, pairs, spec.privacy.delta_prime).sound
+
+
+def _cluster_sizes(method: Method, learning: LearningSpec) -> set[int]:
+    """Over how many nodes, at least, the means are taken that leave a silo."""
+    return {
+        content.means_of
+        for phase in method.phases
+        for step in phase.steps(learning).values()
+        for content in step.reply.values()
+        if isinstance(content, Rows) and content.means_of
+    }
 
 
 def _at_worst(event: Event) -> Event:

@@ -63,7 +63,7 @@ class RemoteRuntime:
         silos: the addresses of clients 0, 1, …
         folder: where the requests are kept, and who was left out.
         wait_policy: how long to wait for whom.
-        nodes: of each silo, as far as it counts any; None takes those of all silos together.
+        nodes: of each silo, as far as it counts any; None if only their sum is known.
         largest_norm: of what a reply may hold.
         measure: scores a classifier on the whole graph, where somebody has it; in a simulation.
     """
@@ -85,7 +85,7 @@ class RemoteRuntime:
         self._run, self._agreement = agreement.run, agreement.to_plain()
         self._phases = [phase.name for phase in agreement.method.phases]
         expected = replace(agreement.expected, largest_norm=largest_norm)
-        own = nodes or [agreement.nodes] * len(silos)
+        own = nodes or [None] * len(silos)
         self._expected = [replace(expected, nodes=count) for count in own]
         self._log = RequestLog(folder)
         self._left_out = OffenceLog(folder / "left_out.jsonl")
@@ -220,7 +220,7 @@ class RemoteRuntime:
             step.poisoned.add(request.client)
             self._leave_out(step.place, request, str(error))
             return
-        step.replies[request.client] = without_long_gradients(reply, expected)
+        step.replies[request.client] = without_long_gradients(reply, request, expected)
 
     def _leave_out(self, place: str, request: Request, reason: str) -> None:
         offence = Offence(request.client, request.phase, request.round, one_line(reason))

@@ -24,7 +24,7 @@ from feddep.deployment.protocol.disclosure_log import sent as left_in
 from feddep.deployment.protocol.memory import Answer, Pieces, RunMemory
 from feddep.errors import FeddepError, InputError
 from feddep.federation.client import Client
-from feddep.federation.inspection import inspect_request
+from feddep.federation.inspection import inspect_request, inspect_result
 from feddep.federation.messages import Reply, Request, State, group, pack
 from feddep.graph.graph import Graph
 from feddep.learning.silo import Secret, open_silo
@@ -142,7 +142,9 @@ class SiloService:
     def _check_consent(self, agreement: Agreement, sound: Guarantee) -> None:
         if self.consent is not None:
             nodes = self.graph().nodes
-            self.consent.check_run(agreement.spec, agreement.method, sound, nodes=nodes)
+            self.consent.check_run(
+                agreement.spec, agreement.method, agreement.learning, sound, nodes=nodes
+            )
 
     def _check_same(self, known: Mapping[str, Any], memory: RunMemory) -> None:
         """Refuses a second agreement under a run's name: its ε was promised for the first."""
@@ -174,7 +176,7 @@ class SiloService:
                 return Envelope({"sync": last})
             reply, after = self._handle(agreement, request, state)
             if not silent:
-                sent = self._released(agreement.spec, request.phase, reply, sent)
+                sent = self._released(agreement, request, reply, sent)
             earlier = Answer(place, asked, reply, state)
             memory.move_on(earlier, after, sent)
         if silent:
@@ -187,19 +189,20 @@ class SiloService:
         return client.handle(request, state)
 
     def _released(
-        self, spec: RunSpec, phase: str, reply: Reply, sent: Mapping[str, int]
+        self, agreement: Agreement, request: Request, reply: Reply, sent: Mapping[str, int]
     ) -> dict[str, int]:
         """How often each name will have left after this reply, if consent and ε allow it."""
         if self.consent is not None:
-            self.consent.check_reply(phase, reply, sent)
-        names = counted(phase, reply.arrays, reply.metrics)
+            self.consent.check_reply(request.phase, reply, sent)
+        names = counted(request.phase, reply.arrays, reply.metrics)
         after = {**sent, **{name: sent.get(name, 0) + 1 for name in names}}
-        rounds = spec.training.rounds
-        if spec.privacy.edges_capped and after.get("classifier", 0) > rounds:
-            raise InputError(
-                f"{self.name} promised its ε for {rounds} trained classifiers, and all of them "
-                "have left; one more would exceed it"
-            )
+        step = agreement.expected.phases[request.phase][request.step]
+        for name in step.reply:
+            if step.releases is not None and after.get(name, 0) > step.releases:
+                raise InputError(
+                    f"{self.name} promised its ε for {step.releases} releases of {name}, and all of "
+                    "them have left; one more would exceed it"
+                )
         return after
 
     def _hand_over(self, reply: Reply, request: Request, known: Mapping[str, Any]) -> Envelope:
@@ -219,7 +222,7 @@ class SiloService:
         """Stores the silo's results of the run, and deletes what it remembered of it."""
         known = memory.agreement
         if known is not None:
-            _check_result(envelope, self._looked_up(known), known["client"])
+            _check_result(envelope, self._looked_up(known))
             if self.results is not None:
                 _, state, _ = memory.recall()
                 self._keep(known, envelope, state, self.results / known["run"])
@@ -246,7 +249,7 @@ def _opened(service: SiloService, agreement: Agreement, client: int) -> Client:
     method = agreement.method
     secret = None if service.secret is None else Secret(service.secret, agreement.run)
     silo = open_silo(client, service.graph(), agreement.learning, torch.device("cpu"), secret)
-    return Client(silo, method.phases, method.discloses)
+    return Client(silo, method.phases, agreement.learning)
 
 
 def _request_of(envelope: Envelope, known: Mapping[str, Any]) -> Request:
@@ -258,10 +261,9 @@ def _request_of(envelope: Envelope, known: Mapping[str, Any]) -> Request:
     return Request(client, phase, step, round_, envelope.arrays)
 
 
-def _check_result(envelope: Envelope, agreement: Agreement, client: int) -> None:
+def _check_result(envelope: Envelope, agreement: Agreement) -> None:
     """Inspects the final result like everything else that the server sends."""
-    last = agreement.method.phases[-1].name
-    inspect_request(Request(client, last, "close", 0, envelope.arrays), agreement.expected)
+    inspect_result(envelope.arrays, agreement.result, agreement.expected)
 
 
 def _fingerprint(envelope: Envelope) -> str:
