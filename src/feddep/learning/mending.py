@@ -114,7 +114,7 @@ def _in_few_columns(missing: npt.NDArray[np.float32], silo: Silo, seeds: Seeds) 
 
 @dataclass(frozen=True)
 class KnownNeighbours:
-    """Neighbours that the silo was told of once; their mean is in its memory as ``missing_embeddings``.
+    """Neighbours that the silo was told of once; their mean is kept in its memory.
 
     A silo that was away when it was to be told has z̄ = 0, as at the paper's inference.
     """

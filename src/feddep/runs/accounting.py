@@ -8,9 +8,7 @@ import numpy as np
 
 from feddep.algorithms.method import Method
 from feddep.graph.graph import Graph
-from feddep.learning.private_training import classifier_gradients, embedding_gradients
 from feddep.learning.spec import LearningSpec
-from feddep.phases.averaging import Averaging
 from feddep.privacy.accountant import (
     Guarantee,
     Prices,
@@ -20,14 +18,11 @@ from feddep.privacy.accountant import (
     worst_of,
 )
 from feddep.privacy.events import (
-    BernoulliSelection,
     CappedGradients,
     Event,
     Events,
-    FullNeighbours,
     KnownCrossings,
     Message,
-    NeighbourSampling,
     NoisedGradients,
     OneShotSampling,
     RandomisedResponse,
@@ -36,6 +31,7 @@ from feddep.privacy.events import (
 from feddep.privacy.response import smallest_create
 from feddep.privacy.sampling import one_shot_delta
 from feddep.privacy.statement import statement
+
 
 def mechanism_events(method: Method, learning: LearningSpec, graph: Graph) -> list[Event]:
     """What the mechanisms do with one client's graph in a run of the method."""

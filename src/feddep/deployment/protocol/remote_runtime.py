@@ -85,8 +85,8 @@ class RemoteRuntime:
         self._run, self._agreement = agreement.run, agreement.to_plain()
         self._phases = [phase.name for phase in agreement.method.phases]
         expected = replace(agreement.expected, largest_norm=largest_norm)
-        own = nodes or [None] * len(silos)
-        self._expected = [replace(expected, nodes=count) for count in own]
+        known: Sequence[int | None] = nodes or [None] * len(silos)
+        self._expected = [replace(expected, nodes=own) for own in known]
         self._log = RequestLog(folder)
         self._left_out = OffenceLog(folder / "left_out.jsonl")
         self._wait_policy, self._measure = wait_policy, measure

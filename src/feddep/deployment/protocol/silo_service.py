@@ -200,8 +200,8 @@ class SiloService:
         for name in step.reply:
             if step.releases is not None and after.get(name, 0) > step.releases:
                 raise InputError(
-                    f"{self.name} promised its ε for {step.releases} releases of {name}, and all of "
-                    "them have left; one more would exceed it"
+                    f"{self.name} promised its ε for {step.releases} releases of {name}, and all "
+                    "of them have left; one more would exceed it"
                 )
         return after
 
