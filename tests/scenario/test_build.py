@@ -151,7 +151,7 @@ def test_a_split_that_the_graph_brings_is_kept(small_shards: Shards):
 
 
 def test_more_clients_than_nodes_are_refused():
-    with pytest.raises(InputError, match=r"60 nodes cannot .* \(got 61\)"):
+    with pytest.raises(InputError, match=r"at most 60 clients.* \(got 61\)"):
         build.build(small_spec(partition__clients=61))
 
 
