@@ -165,7 +165,7 @@ def test_its_name_is_where_it_was_found(fedprox, small_shards):
         (":METHOD", "cannot import"),
         ("fedprox:NOBODY", r"expected a Method at fedprox:NOBODY \(got NoneType\)"),
         ("fedprox:fedprox", r"\(got function\)"),
-        ("__main__:METHOD", "a module of its own"),
+        ("__main__:METHOD", "a module that can be imported"),
     ],
 )
 def test_a_method_that_is_not_there_is_refused_with_the_reason(fedprox, name, message):
