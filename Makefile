@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+FEDERATION := tests/end_to_end/federation
 
 .PHONY: help setup demo check test test-federation docs reproduce bench clean
 
@@ -31,11 +32,11 @@ check: setup
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/pytest --cov --cov-report=term:skip-covered --cov-fail-under=90
+	$(BIN)/pytest -n 2 --dist loadfile --ignore $(FEDERATION) --cov --cov-report=term:skip-covered --cov-fail-under=90
 
-# Two files at a time: much of it is waiting, for processes to start and for heartbeats to stop.
+# Much of it is waiting, for processes to start and for heartbeats to stop.
 test-federation: setup .venv/.simulation
-	cd federation_tests && ../$(BIN)/pytest -v --durations=0 -n 2 --dist loadfile
+	$(BIN)/pytest $(FEDERATION) -v --durations=0 -n 2 --dist loadfile
 
 .venv/.simulation: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable '.[flower-sim]'

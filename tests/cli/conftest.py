@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from calls import Feddep, Outcome
 
+from calls import Feddep, Outcome
 from feddep.cli.main import app, exit_code
 
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from calls import Feddep, Outcome
 
 AUDIT = ["audit", "--method", "fedavg", "--rounds", "1"]

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from calls import RUN, TINY, TUNE, Feddep, record
 
+from calls import RUN, TINY, TUNE, Feddep, record
 from feddep.scenario.spec import RunSpec
 
 BAD = {

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
-from calls import TINY, Feddep, record
 from rich.console import Console
+
+from calls import TINY, Feddep, record
 
 
 def test_compare_runs_the_methods_and_writes_a_report(feddep: Feddep):

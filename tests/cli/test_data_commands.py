@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from calls import RUN, Feddep, history, record, with_three_training_nodes
 from rich.console import Console
 
+from calls import RUN, Feddep, history, record, with_three_training_nodes
 from feddep.graph import datasets
 from feddep.graph.folder import write_graph
 from feddep.graph.graph import Graph, Part

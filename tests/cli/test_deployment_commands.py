@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from calls import Feddep, Outcome
 
+from calls import Feddep, Outcome
 from feddep.deployment.operations import doctor, programs
 from feddep.deployment.operations.checks import Check
 from feddep.deployment.operations.kit import Kit, init, read_kit

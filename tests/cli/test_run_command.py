@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from calls import FILES, RUN, TINY, Feddep, history, interrupt_in, record
 from rich.console import Console
 from safetensors.numpy import load_file
 
+from calls import FILES, RUN, TINY, Feddep, history, interrupt_in, record
 from feddep.cli import options
 from feddep.scenario.spec import RunSpec
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from calls import FILES, RUN, TINY, Feddep, history, interrupt_in, record
 from safetensors.numpy import load_file
 
+from calls import FILES, RUN, TINY, Feddep, history, interrupt_in, record
 from feddep.errors import RuntimeFailureError
 from feddep.runtime import inprocess
 

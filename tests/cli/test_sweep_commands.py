@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from calls import RUN, TINY, TUNE, Feddep, record
 
 

@@ -1,7 +1,7 @@
 """One silo with a consent, a disclosure log and a secret, and a small run to ask it for."""
 
 import pytest
-from correspondence import CONSENT, Correspondent, agreement_on
+from envelopes import CONSENT, SiloWithMemory, agreement_on
 
 from feddep.deployment.protocol.agreement import Agreement
 from feddep.deployment.protocol.disclosure_log import DisclosureLog
@@ -20,7 +20,7 @@ def agreement(graph) -> Agreement:
 
 
 @pytest.fixture
-def silo(graph, tmp_path) -> Correspondent:
+def silo(graph, tmp_path) -> SiloWithMemory:
     service = SiloService(
         "bank-a",
         lambda: graph,
@@ -29,7 +29,7 @@ def silo(graph, tmp_path) -> Correspondent:
         secret=7,
         results=tmp_path / "results",
     )
-    return Correspondent(service)
+    return SiloWithMemory(service)
 
 
 @pytest.fixture

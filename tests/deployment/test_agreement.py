@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from correspondence import agreement_on
+from envelopes import agreement_on
 
 from feddep.algorithms import METHODS
 from feddep.deployment.protocol.agreement import LARGEST_BYTES, Agreement, digest_of

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
-from listener import listening, superlink
+from tls_server import listening, superlink
 
 from feddep.deployment.operations import certificates, checks, probes
 from feddep.deployment.operations.certificates import (

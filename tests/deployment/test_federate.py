@@ -4,8 +4,8 @@ import json
 from dataclasses import dataclass
 
 import pytest
-from correspondence import SMALL
-from desk import Desk, services
+from direct_channel import DirectChannel, services
+from envelopes import SMALL
 
 from feddep.deployment.protocol import remote_runtime as remote_runtime
 from feddep.deployment.protocol.federate import RUN_NAME, _run_name, federate, in_order
@@ -25,14 +25,14 @@ def no_pauses(monkeypatch):
 
 
 @pytest.fixture
-def desk(small_shards) -> Desk:
-    return Desk(services(small_shards))
+def channel(small_shards) -> DirectChannel:
+    return DirectChannel(services(small_shards))
 
 
-def run(desk: Desk, path, spec: RunSpec = SPEC, **options):
+def run(channel: DirectChannel, path, spec: RunSpec = SPEC, **options):
     wait_policy = WaitPolicy(wait=0.05, resend=0.05)
     with RunFolder.claim(path, spec, resume=False) as folder:
-        return federate(desk, spec, folder, wait_policy=wait_policy, **options)
+        return federate(channel, spec, folder, wait_policy=wait_policy, **options)
 
 
 @dataclass
@@ -82,52 +82,52 @@ class TestOrder:
 
 
 class TestBeginning:
-    def test_a_silo_that_cannot_read_its_data_says_so(self, desk, tmp_path):
-        desk.tamper = Saying("hello", lambda _: {"refused": "no graph folder"})
+    def test_a_silo_that_cannot_read_its_data_says_so(self, channel, tmp_path):
+        channel.tamper = Saying("hello", lambda _: {"refused": "no graph folder"})
         with pytest.raises(InputError, match="a silo cannot take part: no graph folder"):
-            run(desk, tmp_path / "run")
+            run(channel, tmp_path / "run")
         assert not (tmp_path / "run").exists()
 
-    def test_different_columns(self, desk, tmp_path):
-        desk.tamper = Saying("hello", lambda own: {**own, "features": 7})
+    def test_different_columns(self, channel, tmp_path):
+        channel.tamper = Saying("hello", lambda own: {**own, "features": 7})
         with pytest.raises(InputError, match="same feature columns: silo-0 has 60, silo-1 has 7"):
-            run(desk, tmp_path / "run")
+            run(channel, tmp_path / "run")
 
     @pytest.mark.parametrize("features", [None, "many", [], float("inf"), float("nan")])
-    def test_a_hello_of_nonsense(self, desk, tmp_path, features):
-        desk.tamper = Saying("hello", lambda own: {**own, "features": features})
+    def test_a_hello_of_nonsense(self, channel, tmp_path, features):
+        channel.tamper = Saying("hello", lambda own: {**own, "features": features})
         with pytest.raises(InputError, match="introduction is invalid"):
-            run(desk, tmp_path / "run")
+            run(channel, tmp_path / "run")
 
     @pytest.mark.parametrize("nodes", [-1, 2**60, None, "x" * 10**6])
-    def test_a_size_that_is_none(self, desk, tmp_path, nodes):
-        desk.tamper = Saying("hello", lambda own: {**own, "nodes": nodes})
+    def test_a_size_that_is_none(self, channel, tmp_path, nodes):
+        channel.tamper = Saying("hello", lambda own: {**own, "nodes": nodes})
         with pytest.raises(InputError, match="introduction is invalid") as caught:
-            run(desk, tmp_path / "run")
+            run(channel, tmp_path / "run")
         assert len(str(caught.value)) < 400
 
     @pytest.mark.parametrize(
         ("version", "shown"), [("0.0.1", "0.0.1"), (None, r"\(no text but NoneType\)")]
     )
-    def test_another_version(self, desk, tmp_path, version, shown):
-        desk.tamper = Saying("hello", lambda own: {**own, "version": version})
+    def test_another_version(self, channel, tmp_path, version, shown):
+        channel.tamper = Saying("hello", lambda own: {**own, "version": version})
         with pytest.raises(InputError, match=f"but silo-1 has {shown}; install the same version"):
-            run(desk, tmp_path / "run")
+            run(channel, tmp_path / "run")
 
-    def test_fewer_silos_than_the_spec_has(self, desk, tmp_path):
-        desk.services.pop()
+    def test_fewer_silos_than_the_spec_has(self, channel, tmp_path):
+        channel.services.pop()
         with pytest.raises(InterruptedRunError, match="2 of 3 silos are connected"):
-            run(desk, tmp_path / "run")
+            run(channel, tmp_path / "run")
 
-    def test_more_silos_than_the_spec_has(self, desk, tmp_path):
+    def test_more_silos_than_the_spec_has(self, channel, tmp_path):
         with pytest.raises(InputError, match=r"3 silos are connected \(silo-0, silo-1, silo-2\)"):
-            run(desk, tmp_path / "run", SPEC.with_settings({"partition.clients": 2}))
+            run(channel, tmp_path / "run", SPEC.with_settings({"partition.clients": 2}))
 
-    def test_a_method_that_needs_edges_between_silos(self, desk, tmp_path):
+    def test_a_method_that_needs_edges_between_silos(self, channel, tmp_path):
         with pytest.raises(InputError, match="pass them with --crossings"):
-            run(desk, tmp_path / "run", SPEC.with_settings({"method": "fedgnn"}))
+            run(channel, tmp_path / "run", SPEC.with_settings({"method": "fedgnn"}))
         assert not (tmp_path / "run").exists()
-        assert desk.asked == []
+        assert channel.asked == []
 
     @pytest.mark.parametrize(
         "sound",
@@ -137,17 +137,17 @@ class TestBeginning:
         + [{"epsilon": 1, "delta": d, "verdict": "holds"} for d in (-1, 2, float("nan"), None)]
         + [{"epsilon": 1, "delta": 0, "verdict": v} for v in ("", None, ["holds"], "x" * 10**6)],
     )
-    def test_a_promise_of_nonsense_is_refused_at_once(self, desk, tmp_path, sound):
-        desk.tamper = Saying("agree", lambda _: {"sound": sound})
+    def test_a_promise_of_nonsense_is_refused_at_once(self, channel, tmp_path, sound):
+        channel.tamper = Saying("agree", lambda _: {"sound": sound})
         with pytest.raises(InputError, match="states an invalid privacy guarantee") as caught:
-            run(desk, tmp_path / "run")
+            run(channel, tmp_path / "run")
         assert len(str(caught.value)) < 400
-        assert {envelope.header["kind"] for _, envelope in desk.asked} == {"hello", "agree"}
+        assert {envelope.header["kind"] for _, envelope in channel.asked} == {"hello", "agree"}
 
 
 class TestRecord:
-    def test_it_tells_of_silos_and_not_of_a_data_set(self, desk, small_graph, tmp_path):
-        record = run(desk, tmp_path / "run")
+    def test_it_tells_of_silos_and_not_of_a_data_set(self, channel, small_graph, tmp_path):
+        record = run(channel, tmp_path / "run")
         assert (record["dataset"], record["partition"], record["split"]) == (
             "silos",
             "given",
@@ -164,7 +164,7 @@ class TestRecord:
         assert "the weakest one counts" in page
 
     @pytest.mark.parametrize(("other", "worst"), [(3.0, 3.0), (1.0, 2.0), (None, None)])
-    def test_the_worst_promise_counts(self, desk, tmp_path, other, worst):
+    def test_the_worst_promise_counts(self, channel, tmp_path, other, worst):
         def promise(epsilon: float | None) -> dict:
             return {"epsilon": epsilon, "delta": 0.0, "verdict": "holds" if epsilon else "none"}
 
@@ -173,8 +173,8 @@ class TestRecord:
                 return answer
             return Envelope({"sound": promise(other if address == 99 else 2.0) | {"more": "x"}})
 
-        desk.tamper = tamper
-        privacy = run(desk, tmp_path / "run")["privacy"]
+        channel.tamper = tamper
+        privacy = run(channel, tmp_path / "run")["privacy"]
         assert privacy["sound"] == promise(worst)
         assert privacy["verdict"] == promise(worst)["verdict"]
         assert privacy["silos"] == [promise(2.0), promise(other), promise(2.0)]

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 from flwr.common.config import parse_config_args
-from listener import listening
+from tls_server import listening
 
 from feddep.deployment.operations import programs
 from feddep.deployment.operations.checks import Check

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from desk import Desk, services
+from direct_channel import DirectChannel, services
 from safetensors.numpy import load_file
 
 from feddep.algorithms import METHODS
@@ -48,10 +48,12 @@ def spec_of(method: str, **more) -> RunSpec:
     return resolve(RunSpec().with_settings(given), given)
 
 
-def federated(desk: Desk, spec: RunSpec, path: Path, shards, *, resume=False, wait_policy=PATIENT):
+def federated(
+    channel: DirectChannel, spec: RunSpec, path: Path, shards, *, resume=False, wait_policy=PATIENT
+):
     folder = RunFolder.claim(path, spec, resume=resume)
     known = initial_server_state(shards, METHODS[spec.method])
-    return federate(desk, spec, folder, wait_policy=wait_policy, known=known)
+    return federate(channel, spec, folder, wait_policy=wait_policy, known=known)
 
 
 def weights(path: Path):
@@ -68,7 +70,7 @@ def test_as_in_process(method, tmp_path):
     shards = build(spec)
     here = run(spec, shards, workers=1)
     here.save(tmp_path / "here")
-    start = partial(connected, spec, Desk(services(shards)), tmp_path / "requests")
+    start = partial(connected, spec, DirectChannel(services(shards)), tmp_path / "requests")
     there = run(spec, shards, start=start)
     if method != "local":  # whose classifiers stay with the silos
         there.save(tmp_path / "there")
@@ -82,7 +84,7 @@ def test_between_silos_nobody_measures_on_the_whole_graph(method, tmp_path):
     spec = spec_of(method)
     shards = build(spec)
     here = run(spec, shards, workers=1)
-    record = federated(Desk(services(shards)), spec, tmp_path / "run", shards)
+    record = federated(DirectChannel(services(shards)), spec, tmp_path / "run", shards)
     assert record["scores"]["global"] == {"test": None, "val": None, "test_last": None}
     assert record["scores"]["silo"] == here.record["scores"]["silo"]
     assert record["traffic"] == here.record["traffic"]
@@ -94,11 +96,11 @@ def test_between_silos_nobody_measures_on_the_whole_graph(method, tmp_path):
 def test_what_is_no_federation_is_refused_by_name(method, tmp_path):
     spec = spec_of(method)
     with pytest.raises(InputError, match=f"{method} cannot run on Flower"):
-        federated(Desk([]), spec, tmp_path / "run", build(spec))
+        federated(DirectChannel([]), spec, tmp_path / "run", build(spec))
 
 
 def reference(spec, shards, path):
-    federated(Desk(services(shards)), spec, path, shards)
+    federated(DirectChannel(services(shards)), spec, path, shards)
     return weights(path)
 
 
@@ -114,7 +116,7 @@ def test_an_envelope_that_is_lost_is_sent_again(tmp_path):
             return Undelivered("down") if len(lost) % 2 else None
         return answer
 
-    record = federated(Desk(services(shards), tamper), spec, tmp_path / "run", shards)
+    record = federated(DirectChannel(services(shards), tamper), spec, tmp_path / "run", shards)
     assert len(lost) > 5
     assert record["federation"]["left_out"] == []
     assert same(weights(tmp_path / "run"), reference(spec, shards, tmp_path / "quiet"))
@@ -123,19 +125,19 @@ def test_an_envelope_that_is_lost_is_sent_again(tmp_path):
 def test_a_silo_that_lost_its_memory_is_told_again_and_nothing_differs(tmp_path):
     spec = spec_of("feddep")
     shards = build(spec)
-    desk = Desk(services(shards))
+    channel = DirectChannel(services(shards))
     rounds = []
 
     def tamper(address, envelope, answer):
         if address == 100 and envelope.header.get("round") == 1 and not rounds:
             rounds.append(1)
-            desk.memories[100].clear()
+            channel.memories[100].clear()
             return Undelivered("its disk is gone")
         return answer
 
-    desk.tamper = tamper
-    record = federated(desk, spec, tmp_path / "run", shards)
-    silent = [envelope for _, envelope in desk.asked if envelope.header.get("silent")]
+    channel.tamper = tamper
+    record = federated(channel, spec, tmp_path / "run", shards)
+    silent = [envelope for _, envelope in channel.asked if envelope.header.get("silent")]
     assert len(silent) > 3
     assert record["federation"]["left_out"] == []
     assert same(weights(tmp_path / "run"), reference(spec, shards, tmp_path / "quiet"))
@@ -150,8 +152,8 @@ def test_a_silo_that_is_away_is_left_out_and_comes_back(tmp_path):
         return Undelivered("away") if away and envelope.header["round"] in (1, 2) else answer
 
     # What it never got to see: in this test it did, but its answers did not arrive.
-    desk = Desk(services(shards), tamper)
-    record = federated(desk, spec, tmp_path / "run", shards, wait_policy=QUICK)
+    channel = DirectChannel(services(shards), tamper)
+    record = federated(channel, spec, tmp_path / "run", shards, wait_policy=QUICK)
     left = record["federation"]["left_out"]
     assert {(entry["silo"], entry["round"]) for entry in left} == {("silo-2", 1), ("silo-2", 2)}
 
@@ -159,14 +161,14 @@ def test_a_silo_that_is_away_is_left_out_and_comes_back(tmp_path):
 def test_below_the_quorum_the_run_ends_and_goes_on_later(tmp_path):
     spec = spec_of("feddep")
     shards = build(spec)
-    desk = Desk(services(shards))
-    desk.tamper = lambda address, envelope, answer: (
+    channel = DirectChannel(services(shards))
+    channel.tamper = lambda address, envelope, answer: (
         Undelivered("down") if address < 100 and envelope.header.get("round") == 1 else answer
     )
     with pytest.raises(InterruptedRunError, match="1 of 3 silos answered"):
-        federated(desk, spec, tmp_path / "run", shards, wait_policy=QUICK)
-    desk.tamper = lambda address, envelope, answer: answer
-    federated(desk, spec, tmp_path / "run", shards, resume=True)
+        federated(channel, spec, tmp_path / "run", shards, wait_policy=QUICK)
+    channel.tamper = lambda address, envelope, answer: answer
+    federated(channel, spec, tmp_path / "run", shards, resume=True)
     assert same(weights(tmp_path / "run"), reference(spec, shards, tmp_path / "quiet"))
 
 
@@ -175,7 +177,7 @@ def test_below_the_quorum_the_run_ends_and_goes_on_later(tmp_path):
 def test_a_server_that_is_killed_anywhere_goes_on_as_if_nothing_had_been(method, at, tmp_path):
     spec = spec_of(method)
     shards = build(spec)
-    desk = Desk(services(shards))
+    channel = DirectChannel(services(shards))
     exchanges = []
 
     def tamper(address, envelope, answer):
@@ -185,11 +187,11 @@ def test_a_server_that_is_killed_anywhere_goes_on_as_if_nothing_had_been(method,
                 raise KeyboardInterrupt  # as good as kill -9: nothing below catches it
         return answer
 
-    desk.tamper = tamper
+    channel.tamper = tamper
     try:
-        federated(desk, spec, tmp_path / "run", shards)
+        federated(channel, spec, tmp_path / "run", shards)
     except KeyboardInterrupt:
-        federated(desk, spec, tmp_path / "run", shards, resume=True)
+        federated(channel, spec, tmp_path / "run", shards, resume=True)
     assert same(weights(tmp_path / "run"), reference(spec, shards, tmp_path / "quiet"))
 
 
@@ -203,7 +205,7 @@ def test_a_poisoned_reply_is_left_out_and_named(tmp_path):
             return replace(answer, arrays=poisoned)
         return answer
 
-    record = federated(Desk(services(shards), tamper), spec, tmp_path / "run", shards)
+    record = federated(DirectChannel(services(shards), tamper), spec, tmp_path / "run", shards)
     left = record["federation"]["left_out"]
     assert {entry["silo"] for entry in left} == {"silo-1"}
     assert "finite" in left[0]["reason"]
@@ -227,8 +229,8 @@ def test_nonsense_from_a_silo_does_not_stop_the_others(nonsense, tmp_path):
     def tamper(address, envelope, answer):
         return nonsense if address == 99 and envelope.header["kind"] == "request" else answer
 
-    desk = Desk(services(shards), tamper)
-    record = federated(desk, spec, tmp_path / "run", shards, wait_policy=QUICK)
+    channel = DirectChannel(services(shards), tamper)
+    record = federated(channel, spec, tmp_path / "run", shards, wait_policy=QUICK)
     assert {entry["silo"] for entry in record["federation"]["left_out"]} == {"silo-1"}
 
 
@@ -281,8 +283,8 @@ def test_a_hostile_silo_gets_no_honest_one_shut_out(method, forging, left_out, t
     spec = spec_of(method)
     shards = build(spec)
     wait_policy = replace(PATIENT, quorum=1.0)
-    desk = Desk(services(shards), forging)
-    record = federated(desk, spec, tmp_path / "run", shards, wait_policy=wait_policy)
+    channel = DirectChannel(services(shards), forging)
+    record = federated(channel, spec, tmp_path / "run", shards, wait_policy=wait_policy)
     assert {entry["silo"] for entry in record["federation"]["left_out"]} == left_out
 
 
@@ -298,15 +300,15 @@ def test_a_poisoner_is_named_after_a_restart_too(tmp_path):
         poison = address == 99 and envelope.header.get("round") == 0
         return Envelope({"client": 1, "metrics": {}}) if poison else answer
 
-    desk = Desk(services(shards), tamper)
+    channel = DirectChannel(services(shards), tamper)
     with pytest.raises(KeyboardInterrupt):
-        federated(desk, spec, tmp_path / "run", shards)
-    record = federated(desk, spec, tmp_path / "run", shards, resume=True)
+        federated(channel, spec, tmp_path / "run", shards)
+    record = federated(channel, spec, tmp_path / "run", shards, resume=True)
     left = record["federation"]["left_out"]
     assert [(entry["silo"], entry["round"]) for entry in left] == [("silo-1", 0)]
 
 
-class Away(Desk):
+class Away(DirectChannel):
     """One silo is not connected until it comes back."""
 
     away: int | None = None
@@ -330,11 +332,11 @@ def killed_in_the_last_round(method, path):
 
     spec = spec_of(method)
     shards = build(spec)
-    desk = Away(services(shards), tamper)
+    channel = Away(services(shards), tamper)
     with pytest.raises(KeyboardInterrupt):
-        federated(desk, spec, path, shards, wait_policy=QUICK)
-    desk.tamper = lambda address, envelope, answer: answer
-    return desk, spec, shards
+        federated(channel, spec, path, shards, wait_policy=QUICK)
+    channel.tamper = lambda address, envelope, answer: answer
+    return channel, spec, shards
 
 
 class Clock:
@@ -355,9 +357,9 @@ class TestGoingOnWithoutASilo:
         monkeypatch.setattr(remote_runtime_module, "time", Clock())
 
     def test_a_quorum_is_enough_and_every_silo_keeps_its_number(self, tmp_path):
-        desk, spec, shards = killed_in_the_last_round("feddep", tmp_path / "run")
-        desk.away = 100  # the first of them
-        record = federated(desk, spec, tmp_path / "run", shards, resume=True, wait_policy=QUICK)
+        channel, spec, shards = killed_in_the_last_round("feddep", tmp_path / "run")
+        channel.away = 100  # the first of them
+        record = federated(channel, spec, tmp_path / "run", shards, resume=True, wait_policy=QUICK)
         assert record["federation"]["silos"] == ["silo-0", "silo-1", "silo-2"]
         left = record["federation"]["left_out"]
         assert [(entry["silo"], entry["round"]) for entry in left] == [
@@ -367,25 +369,25 @@ class TestGoingOnWithoutASilo:
         assert len(record["privacy"]["silos"]) == 3
 
     def test_who_comes_back_in_the_meantime_takes_part(self, tmp_path):
-        desk, spec, shards = killed_in_the_last_round("feddep", tmp_path / "run")
-        desk.away = 100
+        channel, spec, shards = killed_in_the_last_round("feddep", tmp_path / "run")
+        channel.away = 100
 
         def tamper(address, envelope, answer):
             if envelope.header["kind"] == "request":
-                desk.away = None
+                channel.away = None
             return answer
 
-        desk.tamper = tamper
-        record = federated(desk, spec, tmp_path / "run", shards, resume=True)
+        channel.tamper = tamper
+        record = federated(channel, spec, tmp_path / "run", shards, resume=True)
         assert record["federation"]["left_out"] == []
         assert same(weights(tmp_path / "run"), reference(spec, shards, tmp_path / "quiet"))
 
     def test_below_the_quorum_it_does_not_go_on(self, tmp_path):
-        desk, spec, shards = killed_in_the_last_round("fedavg", tmp_path / "run")
-        desk.away = 100
+        channel, spec, shards = killed_in_the_last_round("fedavg", tmp_path / "run")
+        channel.away = 100
         with pytest.raises(InterruptedRunError, match="2 of 3 silos are connected"):
             federated(
-                desk,
+                channel,
                 spec,
                 tmp_path / "run",
                 shards,
@@ -394,10 +396,10 @@ class TestGoingOnWithoutASilo:
             )
 
     def test_nobody_takes_the_place_of_another(self, tmp_path):
-        desk, spec, shards = killed_in_the_last_round("fedavg", tmp_path / "run")
-        desk.services[1] = replace(desk.services[1], name="stranger")
+        channel, spec, shards = killed_in_the_last_round("fedavg", tmp_path / "run")
+        channel.services[1] = replace(channel.services[1], name="stranger")
         with pytest.raises(InputError, match="stranger did not take part when this run began"):
-            federated(desk, spec, tmp_path / "run", shards, resume=True)
+            federated(channel, spec, tmp_path / "run", shards, resume=True)
 
 
 @pytest.mark.parametrize(
@@ -410,5 +412,5 @@ def test_what_a_silo_has_prepared_is_found_again_with_the_next_envelope(
     monkeypatch.setattr(mending, prepared, lambda *told: made.append(prepared) or make(*told))
     spec = spec_of(method, **{"generator.refresh": 1})
     shards = build(spec)
-    federated(Desk(services(shards)), spec, tmp_path / "run", shards)
+    federated(DirectChannel(services(shards)), spec, tmp_path / "run", shards)
     assert len(made) == 3, "once at each silo"

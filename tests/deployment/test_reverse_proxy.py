@@ -12,7 +12,7 @@ from ssl import create_default_context
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from listener import listening, superlink
+from tls_server import listening, superlink
 
 from feddep.deployment.operations.certificates import load_private_openssh
 from feddep.deployment.operations.doctor import diagnose

@@ -4,9 +4,9 @@ import hashlib
 from dataclasses import replace
 
 import pytest
-from correspondence import (
+from envelopes import (
     CONSENT,
-    Correspondent,
+    SiloWithMemory,
     agree,
     agreement_on,
     changed,
@@ -26,7 +26,7 @@ from feddep.runtime.envelope import Envelope
 
 class TestConsentAtEveryReply:
     @pytest.fixture
-    def strict(self, silo) -> Correspondent:
+    def strict(self, silo) -> SiloWithMemory:
         """Weights may leave twice."""
         return changed(silo, consent=CONSENT.model_copy(update={"releases": 2}))
 
@@ -89,7 +89,7 @@ class TestAStricterConsent:
         silo(agree(agreement))
         first = silo(request(agreement))
         consent = CONSENT.model_copy(update=stricter)
-        again = Correspondent(replace(silo.service, consent=consent), silo.runs)
+        again = SiloWithMemory(replace(silo.service, consent=consent), silo.runs)
         for envelope in (request(agreement, 1), request(agreement)):
             assert said in refused(again(envelope))
         assert len(lines(silo)) == 1

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from correspondence import (
+from envelopes import (
     CONSENT,
-    Correspondent,
+    SiloWithMemory,
     agree,
     agreement_on,
     changed,
@@ -333,7 +333,7 @@ KEYS = [
 def test_no_header_ends_the_silo(graph, agreement):
     """Some of an honest envelope's words are replaced by anything."""
     service = SiloService("bank-a", lambda: graph, consent=CONSENT)
-    silo = Correspondent(service)
+    silo = SiloWithMemory(service)
     silo(agree(agreement))
     honest = {**agree(agreement).header, **request(agreement).header}
 
@@ -343,7 +343,7 @@ def test_no_header_ends_the_silo(graph, agreement):
         st.dictionaries(st.sampled_from([*KEYS, "run"]), plain, max_size=3),
     )
     def check(kind, changes):
-        own = Correspondent(service, {"run": dict(silo.runs["run"])})
+        own = SiloWithMemory(service, {"run": dict(silo.runs["run"])})
         answer = own(Envelope({**honest, "kind": kind, **changes}))
         json.dumps(answer.header)
         assert not answer.arrays, "without arrays nobody can ask for any"
@@ -352,7 +352,7 @@ def test_no_header_ends_the_silo(graph, agreement):
 
 
 def test_nor_does_one_without_any_sense(graph):
-    silo = Correspondent(SiloService("bank-a", lambda: graph, consent=CONSENT))
+    silo = SiloWithMemory(SiloService("bank-a", lambda: graph, consent=CONSENT))
 
     @settings(max_examples=100)
     @given(st.dictionaries(st.sampled_from(["kind", "run", *KEYS]) | st.text(), plain, max_size=5))

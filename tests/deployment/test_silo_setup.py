@@ -4,7 +4,7 @@ import stat
 
 import numpy as np
 import pytest
-from correspondence import Correspondent
+from envelopes import SiloWithMemory
 
 from feddep.deployment.operations.kit import init
 from feddep.deployment.operations.silo_setup import (
@@ -108,7 +108,7 @@ class TestService:
         assert service.name == "a"
         assert service.secret == own_secret(config.parent / "state")
         assert service.graph() is service.graph(), "read once"
-        assert Correspondent(service)(Envelope({"kind": "hello"})).header["nodes"] == (
+        assert SiloWithMemory(service)(Envelope({"kind": "hello"})).header["nodes"] == (
             small_shards[0].nodes
         )
         pieces("run").save("piece", b"x")

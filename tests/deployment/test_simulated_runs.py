@@ -1,8 +1,8 @@
 """``feddep run --runtime flower-sim`` without Ray: what it is given, and what it gives."""
 
 import pytest
-from correspondence import SMALL
-from desk import Desk, services
+from direct_channel import DirectChannel, services
+from envelopes import SMALL
 
 from feddep.deployment.protocol import simulation
 from feddep.deployment.protocol.simulation import CLUSTER, check_can_run, run_simulated
@@ -24,7 +24,9 @@ def test_every_client_is_a_node(small_shards, monkeypatch):
     monkeypatch.setattr(simulation, "simulated_app", lambda folder: folder)
     monkeypatch.setenv(CLUSTER, "10.0.0.1:6379")
     monkeypatch.setattr(simulation, "simulate", simulate)
-    monkeypatch.setattr(simulation, "FlowerChannel", lambda grid: Desk(services(small_shards)))
+    monkeypatch.setattr(
+        simulation, "FlowerChannel", lambda grid: DirectChannel(services(small_shards))
+    )
     result = run_simulated(SPEC, small_shards, workers=2)
     assert result.record["scores"]["global"]["test"] is not None, "the whole graph is known here"
     assert "federation" not in result.record

@@ -3,7 +3,7 @@
 from functools import partial
 
 import pytest
-from correspondence import agree, agreement_on, request
+from envelopes import agree, agreement_on, request
 from flower_messages import context, sent
 from flwr.app import ConfigRecord, Context
 

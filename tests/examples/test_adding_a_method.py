@@ -178,6 +178,7 @@ def test_the_package_s_table_is_left_alone(fedprox):
     assert not any("fedprox" in name for name in METHODS)
 
 
+@pytest.mark.slow
 def test_the_document_s_commands_run_in_worker_processes(folder):
     assert len(COMMANDS) == 3
     for line in COMMANDS:

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from kites import DENSE, assert_same, halves, kite, rewrite
+from small_graphs import DENSE, assert_same, halves, kite, rewrite
 
 from feddep.errors import DataError, InputError
 from feddep.graph import folder as folder_module

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from kites import DENSE, assert_same, halves, kite, rewrite
+from small_graphs import DENSE, assert_same, halves, kite, rewrite
 
 from feddep.errors import DataError, InputError
 from feddep.graph.folder import read_graph, write_graph

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from kites import kite
+from small_graphs import kite
 
 from feddep.errors import DataError, InputError
 from feddep.graph.folder import write_graph

@@ -1,7 +1,7 @@
 """What really crosses the network, counted by a proxy."""
 
 from cluster import Cluster, CountingProxy
-from comparing import record_of
+from run_comparison import record_of
 
 
 def test_bytes_on_the_wire(tmp_path):

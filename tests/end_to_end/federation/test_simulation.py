@@ -2,14 +2,16 @@
 
 import json
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-
 from cluster import feddep
-from feddep.runs.records import without_times
 
-pytest.importorskip("ray", reason="the simulation needs feddep[flower-sim]")
+from feddep.runs.records import without_times
+from missing import RAY
+
+pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason=RAY)
 
 
 def simulated(out: Path, *options: str, **environment: str) -> dict:
@@ -42,8 +44,9 @@ def test_ten_silos_finish_a_round_with_a_model_of_ten_megabytes(tmp_path):
 @pytest.fixture
 def machines(tmp_path):
     """A Ray cluster of two machines, here of processes; with one core each, so both are needed."""
-    cluster_utils = pytest.importorskip("ray.cluster_utils")
-    cluster = cluster_utils.Cluster()
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster()
     try:
         for _ in range(2):
             cluster.add_node(num_cpus=1, include_dashboard=False)

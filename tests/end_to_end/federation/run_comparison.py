@@ -5,9 +5,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import load_file
-
 from cluster import Cluster, Program
+from safetensors.numpy import load_file
 
 
 def in_process(cluster: Cluster, spec: Path) -> Path:

@@ -5,10 +5,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import load_file
-
 from cluster import FEDDEP, Program, feddep, free_port
-from comparing import assert_same, in_process, record_of, wait_for_rounds
+from run_comparison import assert_same, in_process, record_of, wait_for_rounds
+from safetensors.numpy import load_file
 
 HERE = Path(__file__).parent
 
@@ -21,7 +20,7 @@ def test_five_rounds_of_feddep_give_what_they_give_in_process(cluster):
     assert record_of(cluster.folder / "five")["federation"]["left_out"] == []
     for number in range(3):
         state = cluster.silo(number) / "state"
-        done = feddep("ledger", "verify", state / "disclosures.jsonl")
+        done = feddep("disclosures", "verify", state / "disclosures.jsonl")
         assert done.returncode == 0, done.stderr
         results = list((state / "results").glob("*/model.safetensors"))
         assert results
@@ -58,7 +57,8 @@ def test_a_server_that_is_killed_between_rounds_goes_on(cluster):
 
 def test_a_poisoned_reply_is_left_out(cluster):
     cluster.running[0].kill()
-    cluster.start_silo(0, sys.executable, "-P", HERE / "poisoned.py", cluster.silo(0) / "silo.toml")
+    config = cluster.silo(0) / "silo.toml"
+    cluster.start_silo(0, sys.executable, "-P", HERE / "poisoning_silo.py", config)
     try:
         said = cluster.finish(cluster.federate(cluster.spec(rounds=2), "poisoned"))
     finally:

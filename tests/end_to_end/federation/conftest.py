@@ -1,7 +1,6 @@
 """One federation for each file of tests: files may run at the same time."""
 
 import pytest
-
 from cluster import Cluster
 
 

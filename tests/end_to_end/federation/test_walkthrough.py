@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cluster import FEDDEP, Program
 
-DOCUMENT = Path(__file__).parent.parent / "docs" / "deployment.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "deployment.md"
 
 
 def commands() -> list[str]:

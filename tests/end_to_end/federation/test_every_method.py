@@ -1,5 +1,7 @@
 """Every federated method on Flower, two rounds: weights and bytes as in process."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 
@@ -8,8 +10,9 @@ from feddep.runs.pipeline import run
 from feddep.runs.records import without_times
 from feddep.scenario.build import build, resolve
 from feddep.scenario.spec import RunSpec
+from missing import RAY
 
-pytest.importorskip("ray", reason="the simulation needs feddep[flower-sim]")
+pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason=RAY)
 
 FEDERATED = [name for name in METHODS if name not in ("global", "oracle")]
 GIVEN = {

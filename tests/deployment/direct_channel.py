@@ -14,7 +14,7 @@ Tamper = Callable[[int, Envelope, Envelope], Envelope | Undelivered | None]
 
 
 @dataclass
-class Desk:
+class DirectChannel:
     """Silos at addresses 100, 99, …: an order that is not the clients'."""
 
     services: list[SiloService]

@@ -4,8 +4,7 @@ import signal
 import time
 
 import pytest
-
-from comparing import assert_same, in_process, wait_for_rounds
+from run_comparison import assert_same, in_process, wait_for_rounds
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 130), (signal.SIGKILL, -9)])

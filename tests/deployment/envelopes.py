@@ -60,7 +60,7 @@ def first_classifier(agreement: Agreement) -> Arrays:
 
 
 @dataclass
-class Correspondent:
+class SiloWithMemory:
     """A silo and what it remembers."""
 
     service: SiloService
@@ -70,11 +70,11 @@ class Correspondent:
         return self.service.answer(envelope, lambda run: Carried(self.runs.setdefault(run, {})))
 
 
-def changed(silo: Correspondent, **fields) -> Correspondent:
-    return Correspondent(replace(silo.service, **fields))
+def changed(silo: SiloWithMemory, **fields) -> SiloWithMemory:
+    return SiloWithMemory(replace(silo.service, **fields))
 
 
-def lines(silo: Correspondent, kind: str | None = None) -> list[dict]:
+def lines(silo: SiloWithMemory, kind: str | None = None) -> list[dict]:
     """The disclosure log's lines about payloads, or of another kind."""
     path = silo.service.disclosures.path
     found = map(json.loads, path.read_text().splitlines()) if path.exists() else []
@@ -94,6 +94,6 @@ def refused(answer: Envelope) -> str:
     return answer.header["refused"]
 
 
-def counts(silo: Correspondent) -> dict[str, int]:
+def counts(silo: SiloWithMemory) -> dict[str, int]:
     """What the silo's memory counts as sent."""
     return RunMemory(Carried(silo.runs["run"])).recall()[2]
