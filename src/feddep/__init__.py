@@ -11,6 +11,9 @@ What a notebook needs::
     result.model.predict(graph)
     result.save("runs/first")
     feddep.open_run("runs/first")  # the same result, in another session
+
+These names, and those in :mod:`feddep.method` for whoever writes a method, are stable and
+documented in ``docs/python.md``. Every other module is private and may change.
 """
 
 from importlib import import_module
