@@ -116,7 +116,7 @@ class TestBeginning:
 
     def test_fewer_silos_than_the_spec_has(self, channel, tmp_path):
         channel.services.pop()
-        with pytest.raises(InterruptedRunError, match="2 of 3 silos are connected"):
+        with pytest.raises(InterruptedRunError, match="2 of 3 silos connected"):
             run(channel, tmp_path / "run")
 
     def test_more_silos_than_the_spec_has(self, channel, tmp_path):

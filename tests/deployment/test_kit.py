@@ -94,19 +94,19 @@ class TestInit:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            ({"hosts": []}, "at least one host"),
+            ({"hosts": []}, "at least one name or address"),
             ({"hosts": ["https://fl.example.org"]}, "host: expected an IP address or a DNS name"),
             ({"hosts": ["fl.example.org:8000"]}, "without scheme and port"),
             ({"hosts": ["10.0.0.256"]}, "10.0.0.256"),
-            ({"silos": []}, "at least one silo"),
+            ({"silos": []}, "silo: expected at least one name"),
             ({"silos": ["../evil"]}, "silo: expected 1 to 32 letters"),
             ({"silos": ["a" * 33]}, "1 to 32 letters"),
-            ({"silos": ["Bank", "bank"]}, "there is a silo 'bank' already"),
+            ({"silos": ["Bank", "bank"]}, "there is already a silo named 'bank'"),
             ({"port": 0}, "port"),
             ({"port": 65535}, "port"),
             ({"days": 0}, "days"),
             ({"home": PurePosixPath("feddep")}, "absolute path"),
-            ({"home": PurePosixPath("/opt/fed dep")}, "plain characters"),
+            ({"home": PurePosixPath("/opt/fed dep")}, "home: expected an absolute path of letters"),
         ],
     )
     def test_what_cannot_be_used_is_refused_and_nothing_is_written(self, tmp_path, change, message):
@@ -116,7 +116,7 @@ class TestInit:
 
     def test_an_existing_kit_is_left_alone(self, kit):
         before = every_file(kit.folder)
-        with pytest.raises(InputError, match="exists already; nothing is overwritten"):
+        with pytest.raises(InputError, match="already exists and is not overwritten"):
             init(kit.folder, hosts=HOSTS, silos=["a"])
         assert every_file(kit.folder) == before
 
@@ -124,7 +124,7 @@ class TestInit:
         (tmp_path / "empty").mkdir()
         assert init(tmp_path / "empty", hosts=HOSTS, silos=["a"]).silos
         (tmp_path / "file").touch()
-        with pytest.raises(InputError, match="exists already"):
+        with pytest.raises(InputError, match="already exists"):
             init(tmp_path / "file", hosts=HOSTS, silos=["a"])
 
     def test_a_failure_half_way_leaves_nothing(self, tmp_path, monkeypatch):
@@ -279,7 +279,7 @@ class TestAddSilo:
     @pytest.mark.parametrize("change", [lambda kit: add_silo(kit, "bank-c"), renew])
     def test_without_the_server_s_folder_it_says_what_is_missing(self, kit, change):
         shutil.rmtree(kit.server)
-        with pytest.raises(InputError, match="has no server/ any more; bring the server's folder"):
+        with pytest.raises(InputError, match="no longer has the folder server/, which this needs"):
             change(kit.folder)
 
     def test_works_while_the_authority_is_locked_away(self, kit):
@@ -290,7 +290,7 @@ class TestAddSilo:
     def test_a_name_is_given_once_even_if_its_folder_was_handed_over(self, kit, gone):
         if gone:
             rmtree(kit.folder / gone)
-        with pytest.raises(InputError, match="there is a silo 'Bank-A' already"):
+        with pytest.raises(InputError, match="there is already a silo named 'Bank-A'"):
             add_silo(kit.folder, "Bank-A")
 
     def test_a_failure_leaves_nothing(self, kit, monkeypatch):
@@ -309,7 +309,7 @@ class TestAddSilo:
         assert not (kit.folder / "silos/bank-c").exists()
 
     def test_another_folder_is_no_kit(self, tmp_path):
-        with pytest.raises(InputError, match="is no kit"):
+        with pytest.raises(InputError, match="is not a kit"):
             add_silo(tmp_path, "a")
 
 

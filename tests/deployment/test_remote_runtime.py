@@ -385,7 +385,7 @@ class TestGoingOnWithoutASilo:
     def test_below_the_quorum_it_does_not_go_on(self, tmp_path):
         channel, spec, shards = killed_in_the_last_round("fedavg", tmp_path / "run")
         channel.away = 100
-        with pytest.raises(InterruptedRunError, match="2 of 3 silos are connected"):
+        with pytest.raises(InterruptedRunError, match="2 of 3 silos connected"):
             federated(
                 channel,
                 spec,

@@ -93,7 +93,7 @@ def test_a_folder_in_which_another_server_works_is_left_alone(
     monkeypatch.setattr(server_app, "_LOCK_SECONDS", 0.0)
     with (tmp_path / LOCK).open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(InputError, match="another server is at work"):
+        with pytest.raises(InputError, match="another server is running"):
             run(config)
         assert "channel" not in called
     run(config)

@@ -127,8 +127,9 @@ class TestExchange:
         with pytest.raises(InterruptedRunError) as caught:
             remote_runtime(counter, tmp_path).exchange(requests(3))
         assert str(caught.value) == (
-            "1 of 3 silos answered within 100 s, fewer than the quorum; missing: 1, 2. The same "
-            "command with --resume goes on from the last round; it may have a lower --quorum"
+            "1 of 3 silos answered within 100 s, fewer than the quorum; missing: 1, 2. Run the "
+            "same command with --resume to continue from the last round, with a lower --quorum if "
+            "need be"
         )
         assert clock.now == pytest.approx(100)
         assert len(counter.kinds(1)) == 10, "an envelope goes out again every 10 s"
@@ -256,8 +257,8 @@ class TestClosing:
         counter = Counter(clock, {0: Envelope({"refused": "disk full"}), 1: Undelivered("gone")})
         remote_runtime(counter, tmp_path).close({}, {})
         assert clock.now == pytest.approx(30, abs=1)
-        assert "client 0 does not take the result: disk full" in caplog.text
-        assert "client 1 is away and does not get the result" in caplog.text
+        assert "client 0 does not accept the result: disk full" in caplog.text
+        assert "client 1 does not answer and does not get the result" in caplog.text
 
 
 class TestComingBack:
@@ -350,17 +351,17 @@ class TestMeeting:
         some = WaitPolicy(quorum=0.5, grace=20)
         assert meet(counter, 2, some, all_of_them=False) == {10: {"name": "a"}}
         assert clock.now == pytest.approx(20, abs=2)
-        with pytest.raises(InterruptedRunError, match="1 of 2 silos are connected"):
+        with pytest.raises(InterruptedRunError, match="1 of 2 silos connected"):
             meet(counter, 2, WaitPolicy(quorum=0.6, grace=20), all_of_them=False)
 
     def test_it_says_how_many_came(self, clock, caplog):
         counter = Counter(clock, {0: Envelope({"name": "a"}), 1: Undelivered("no app")})
         with (
             caplog.at_level(logging.WARNING, "feddep"),
-            pytest.raises(InterruptedRunError, match="1 of 2 silos are connected after 20 s"),
+            pytest.raises(InterruptedRunError, match="1 of 2 silos connected within 20 s"),
         ):
             meet(counter, 2, WaitPolicy(wait=20))
-        assert "cannot introduce itself: no app" in caplog.text
+        assert "did not introduce itself: no app" in caplog.text
         assert len(counter.kinds(0)) == 1, "who is known is not asked again"
 
 

@@ -314,7 +314,7 @@ class TestWhatIsLeftOut:
             for row, (_, other, node) in zip(request.arrays["neighbours"], rows, strict=True):
                 assert np.array_equal(row, shown[other][asked[other].tolist().index(node)])
         state, own = found.host.states[2], found.of(phase, "receive")[0][2].arrays
-        silo = found.host._nodes[2].silo
+        silo = found.host.clients[2].silo
         assert np.array_equal(
             state["missing_embeddings"], mean_of(own["nodes"], own["neighbours"], silo)
         )

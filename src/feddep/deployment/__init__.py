@@ -1,1 +1,1 @@
-"""Several machines: what a silo consents to, what left it, the server's and the silo's programs."""
+"""Federated learning over several machines: the protocol, and how the machines are operated."""

@@ -1,4 +1,4 @@
-"""Some clients in one process: what a worker holds, and the whole federation with one worker."""
+"""Clients in one process: those of a worker, or all of them if there is a single worker."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +19,15 @@ from feddep.models.kernels import FeatureTable
 
 
 def choose_device(name: str) -> torch.device:
-    """``auto`` takes the accelerator if there is one."""
+    """The device of a name; ``auto`` takes CUDA if there is any.
+
+    Raises:
+        InputError: the name is unknown, or there is no such device.
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
-        raise InputError("--device cuda was asked for, but torch finds no CUDA device; use cpu")
+        raise InputError("device cuda: torch finds no CUDA device; use cpu or auto")
     if name not in ("cpu", "cuda"):
         raise InputError(f"device must be auto, cpu or cuda (got {name!r})")
     return torch.device(name)
@@ -31,14 +35,18 @@ def choose_device(name: str) -> torch.device:
 
 @dataclass
 class ClientPool:
-    """Clients of one process with their memories.
+    """Clients of one process with their states.
 
     Args:
-        method: whose client halves answer.
-        spec: what was agreed.
+        method: the method whose client halves answer.
+        spec: the learning settings.
         device: where the clients compute.
-        graphs: the clients' subgraphs.
-        whole: loads the whole graph, for measuring only; no client half ever sees it.
+        graphs: the clients' graphs, by client number.
+        whole: loads the whole graph, for measurements only; no client half ever sees it.
+        states: the clients' states, by client number; a new client's is empty.
+
+    Attributes:
+        clients: the clients, by client number.
     """
 
     method: Method
@@ -49,7 +57,7 @@ class ClientPool:
     states: dict[int, State] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._nodes = {
+        self.clients = {
             client: Client(
                 open_silo(client, graph, self.spec, self.device),
                 self.method.phases,
@@ -62,16 +70,16 @@ class ClientPool:
             self.states.setdefault(client, {})
 
     def handle(self, requests: Sequence[Request]) -> list[Reply]:
-        """Answers each request from its client's memory."""
+        """Answers each request with the state of its client."""
         replies = []
         for request in requests:
-            node = self._nodes[request.client]
-            reply, self.states[request.client] = node.handle(request, self.states[request.client])
+            client = self.clients[request.client]
+            reply, self.states[request.client] = client.handle(request, self.states[request.client])
             replies.append(reply)
         return replies
 
     def score(self, classifier: Arrays) -> Scores:
-        """Scores a classifier on the whole graph: a measurement, not part of any protocol."""
+        """Scores a classifier on the whole graph: a measurement, not part of the protocol."""
         if self._whole is None:
             graph = self.whole()
             self._whole = graph, FeatureTable(graph.features, self.device)
@@ -83,9 +91,9 @@ class ClientPool:
 
 
 def warm_up(device: torch.device) -> None:
-    """Compiles the numba loops for the types that training and scoring use, on toy graphs.
+    """Compiles the numba loops that training and scoring use, by running them on toy graphs.
 
-    One has few feature columns and one many: the first layer's product depends on that.
+    One graph has few feature columns and one many, as the first layer's product depends on that.
     """
     split = [Part.TRAIN, Part.TRAIN, Part.VAL, Part.TEST]
     for columns in (4, 4096):

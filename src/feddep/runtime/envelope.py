@@ -1,4 +1,4 @@
-"""What server and silos send each other over a network: a header of plain data, and arrays."""
+"""Envelopes, which the server and the silos send each other, and the channel that carries them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,10 +9,10 @@ from feddep.federation.messages import Arrays
 
 @dataclass(frozen=True)
 class Envelope:
-    """One message in either direction.
+    """One message over a network, in either direction.
 
     Attributes:
-        header: plain data; ``kind`` says what it is about.
+        header: plain data, such as JSON can hold; in a request, ``kind`` says what it is about.
         arrays: the payload.
     """
 
@@ -22,23 +22,24 @@ class Envelope:
 
 @dataclass(frozen=True)
 class Undelivered:
-    """In place of an answer: it will not come, and why."""
+    """Takes the place of an answer that will not come, and says why."""
 
     reason: str
 
 
 class Channel(Protocol):
-    """Whoever carries envelopes to the silos and their answers back."""
+    """Carries envelopes to silos, and their answers back."""
 
     def addresses(self) -> Sequence[int]:
-        """The silos that are connected at the moment, in ascending order."""
+        """The addresses of the silos that are connected now, in ascending order."""
         ...
 
     def deliver(
         self, envelopes: Mapping[int, Envelope], seconds: float
     ) -> dict[int, Envelope | Undelivered]:
-        """The answers that came in so many seconds, by address; the rest may still be on its way.
+        """Delivers envelopes, by address, and returns the answers that come in time.
 
-        Returns as soon as everybody has answered.
+        Returns as soon as all silos have answered. Answers that take longer are still accepted
+        when the same envelope is delivered again.
         """
         ...

@@ -1,7 +1,7 @@
 """A federation on one machine: clients in worker processes, one torch thread each.
 
-Whatever the number of workers, a client computes the same: its random streams are named after
-it, it runs on one thread, and sums over clients are taken in the clients' order.
+Results do not depend on the number of workers: a client's random streams are named after it, it
+computes on one thread, and sums over clients are taken in the clients' order.
 """
 
 import os
@@ -38,9 +38,9 @@ class InProcess:
 
     Args:
         shards: the clients' data.
-        method: whose phases will be run.
-        spec: what was agreed.
-        workers: processes to use; 1 runs everything in the calling process.
+        method: the method whose phases will run.
+        spec: the learning settings.
+        workers: number of processes; 1 runs everything in the calling process.
         device: ``auto``, ``cpu`` or ``cuda``.
     """
 
@@ -53,7 +53,7 @@ class InProcess:
         workers: int = 1,
         device: str = "auto",
     ) -> None:
-        self._shards, self._method, self._recipe = shards, method, spec
+        self._shards, self._method, self._spec = shards, method, spec
         self._device = choose_device(device)
         self.clients = 1 if method.whole_graph else shards.clients
         self._worker_count = min(workers, self.clients)
@@ -76,13 +76,13 @@ class InProcess:
             else:
                 graphs = dict(enumerate(client_graphs(self._shards, self._method)))
             self._pool = ClientPool(
-                self._method, self._recipe, self._device, graphs, lambda: self._shards.graph
+                self._method, self._spec, self._device, graphs, lambda: self._shards.graph
             )
             warm_up(self._device)
-            # After the first use, or the linear algebra behind numba is not there to be limited.
+            # Only after the first use is the linear algebra behind numba loaded and can be limited.
             self._cleanup.enter_context(threadpool_limits(1))
             for worker in self._workers:
-                unpack_answer(worker.receive())  # it says when it is ready
+                unpack_answer(worker.receive())  # the worker is ready
             undo.pop_all()
         return self
 
@@ -90,13 +90,13 @@ class InProcess:
         self._cleanup.close()
 
     def exchange(self, requests: Sequence[Request]) -> list[Reply]:
-        """Delivers the requests to the clients' workers; replies come in the same order."""
+        """Delivers the requests to the clients' workers; the replies have the same order."""
         if not self._workers:
             return self._local.handle(requests)
         asked = [w for w in self._workers if any(r.client in w.clients for r in requests)]
         for worker in asked:
             worker.send(pack_requests([r for r in requests if r.client in worker.clients]))
-        # First hear everybody out: an error from one must not leave another's answer unread.
+        # Receive all answers first: an error in one must not leave another unread.
         answers = [worker.receive() for worker in asked]
         by_client: dict[int, list[Reply]] = {}
         for answer in answers:
@@ -105,7 +105,7 @@ class InProcess:
         return [by_client[request.client].pop(0) for request in requests]
 
     def states(self) -> list[State]:
-        """Every client's memory, in the clients' order."""
+        """Every client's state, in the clients' order."""
         if not self._workers:
             return [self._local.states[client] for client in range(self.clients)]
         found: dict[int, State] = {}
@@ -116,7 +116,7 @@ class InProcess:
         return [found[client] for client in range(self.clients)]
 
     def restore(self, states: Sequence[State]) -> None:
-        """Gives every client its memory back."""
+        """Gives every client its state back."""
         if not self._workers:
             self._local.states = dict(enumerate(states))
         for worker in self._workers:
@@ -145,7 +145,7 @@ class InProcess:
     @property
     def _local(self) -> ClientPool:
         if self._pool is None:
-            raise RuntimeFailureError("the federation is not started; use it in a with statement")
+            raise RuntimeFailureError("the federation is not running; use it in a with statement")
         return self._pool
 
     def _score_own(self) -> list[Scores]:
@@ -179,7 +179,7 @@ class InProcess:
                 {
                     "folder": str(folder),
                     "method": self._method.name,
-                    "spec": asdict(self._recipe),
+                    "spec": asdict(self._spec),
                     "device": str(self._device),
                 },
             )
@@ -201,7 +201,7 @@ class _Worker:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "feddep.runtime.worker", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
-                process_group=0,  # out of reach of Ctrl-C, which the parent deals with
+                process_group=0,  # so that Ctrl-C reaches the parent only
                 env=os.environ | alone | {"PYTHONPATH": _import_path()},
             )
         self._connection: Connection[Any, Any] = Connection(ours.detach())
@@ -221,29 +221,29 @@ class _Worker:
 
     def stop(self) -> None:
         self._connection.close()
-        self._process.kill()  # it holds nothing that is not ours to forget
+        self._process.kill()  # it holds nothing worth saving
         self._process.wait()
 
     def _died(self) -> RuntimeFailureError:
         code = self._process.wait()
         return RuntimeFailureError(
             f"the worker of clients {', '.join(map(str, self.clients))} ended (exit code {code}); "
-            "its own message stands above. Out of memory is a common cause: try fewer --workers"
+            "see its message above. A common cause is too little memory: try fewer --workers"
         )
 
 
 def _import_path() -> str:
-    """Where a worker looks for modules: where this process does, in the same order.
+    """A worker's module search path: that of this process, in the same order.
 
-    But the current folder, which a notebook has first as "", comes last: or a grp.py in it would
-    be taken for the library's.
+    Only the current folder, which a notebook has first as "", comes last: otherwise a grp.py in it
+    would replace the standard library's.
     """
     paths = sorted(sys.path, key=lambda path: path == "")
     return os.pathsep.join(path or str(Path.cwd()) for path in paths)
 
 
 def _balanced(load: Sequence[int], workers: int) -> list[list[int]]:
-    """Clients dealt to workers, largest first to whoever has least; each list in order."""
+    """Assigns clients to workers, the largest first to the least loaded; each list is sorted."""
     groups: list[list[int]] = [[] for _ in range(workers)]
     for client in sorted(range(len(load)), key=lambda c: (-load[c], c)):
         lightest = min(groups, key=lambda g: (sum(load[c] for c in g), len(g)))

@@ -1,4 +1,4 @@
-"""What a runtime offers beyond carrying messages: memory for checkpoints, and measurements."""
+"""What a runtime offers: it carries messages, saves and restores states, and measures."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -12,23 +12,26 @@ class Runtime(Protocol):
     """A started federation.
 
     Attributes:
-        clients: M.
+        clients: M, the number of clients.
     """
 
     clients: int
 
     def exchange(self, requests: Sequence[Request]) -> list[Reply]:
-        """Delivers the requests and returns the replies in the same order."""
+        """Delivers the requests and returns the replies in the same order.
+
+        A runtime whose clients may be absent returns fewer replies than requests.
+        """
         ...
 
     def states(self) -> list[State]:
-        """Every client's memory, in the clients' order."""
+        """Every client's state, in the clients' order."""
         ...
 
     def restore(self, states: Sequence[State]) -> None:
-        """Gives every client its memory back."""
+        """Gives every client its state back."""
         ...
 
     def measure(self, classifier: Arrays | None) -> "Future[list[Scores]]":
-        """Scores a classifier, or each client's own, on the whole graph; never metered."""
+        """Scores a classifier, or each client's own if None, on the whole graph; never metered."""
         ...

@@ -14,13 +14,13 @@ _MEMORY = Path("/dev/shm")
 
 
 def shared_folder(nbytes: int) -> Path:
-    """A new temporary folder with room for ``nbytes``, in memory where the system offers it."""
+    """A new temporary folder with room for ``nbytes``, in memory if the system has room there."""
     roomy = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 2 * nbytes
     return Path(tempfile.mkdtemp(prefix="feddep-", dir=_MEMORY if roomy else None))
 
 
 def share_graph(graph: Graph, folder: Path) -> None:
-    """Writes the raw arrays of ``graph``."""
+    """Writes the arrays of ``graph`` to a new folder."""
     folder.mkdir(parents=True)
     arrays: dict[str, Array] = {
         name: getattr(graph, name) for name in ("indptr", "indices", "labels", "node_ids", "split")
@@ -60,5 +60,5 @@ def _features(arrays: dict[str, Array], columns: int) -> Features:
 
 
 def _mapped(path: Path) -> Array:
-    # The base class: numba compiles for plain arrays only.
+    # As the base class, because numba compiles for plain arrays only.
     return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))

@@ -1,9 +1,8 @@
 """A worker process: some clients of an in-process federation, behind a local connection.
 
-It is started as ``python -m feddep.runtime.worker`` rather than forked: a fork of a process whose
-torch has running threads can hang, and a spawned child of :mod:`multiprocessing` would run the
-caller's script again. Parent and worker are one program on one machine; still, what they exchange
-are packed arrays and JSON, no pickle.
+It is started as ``python -m feddep.runtime.worker`` rather than forked: a fork of a process with
+running torch threads can hang, and a spawned child of :mod:`multiprocessing` would run the
+caller's script again. Parent and worker exchange packed arrays and JSON, never pickles.
 """
 
 import signal
@@ -29,8 +28,8 @@ from feddep.runtime.sharing import open_graph
 
 
 def main() -> None:
-    """Serves the connection whose number the parent gave, until the parent hangs up."""
-    # Ctrl-C reaches the whole process group; the parent decides what becomes of it.
+    """Serves the connection whose descriptor the parent passed, until the parent closes it."""
+    # Ctrl-C reaches the whole process group; the parent decides what to do about it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     connection: Connection[Any, Any] = Connection(int(sys.argv[1]))
@@ -39,10 +38,10 @@ def main() -> None:
 
 
 def serve(connection: "Connection[Any, Any]") -> None:
-    """Answers messages, one at a time."""
+    """Answers the parent's messages, one at a time."""
     start, _ = unpack(connection.recv_bytes())
     try:
-        pool = open_host(start)
+        pool = open_pool(start)
     except errors.FeddepError as error:
         connection.send_bytes(_trouble(error))
         return
@@ -53,9 +52,9 @@ def serve(connection: "Connection[Any, Any]") -> None:
             answer = _ANSWERS[header["call"]](pool, header, arrays)
         except errors.FeddepError as error:
             answer = _trouble(error)
-        except Exception as error:  # a method may be somebody's own, and is tried out here
+        except Exception as error:  # a user's own method may fail in any way
             traceback.print_exc()
-            told = f"a client's part failed: {type(error).__name__}: {error}; where, stands above"
+            told = f"a client failed: {type(error).__name__}: {error}; see the traceback above"
             answer = _trouble(errors.RuntimeFailureError(told))
         connection.send_bytes(answer)
 
@@ -64,7 +63,7 @@ def _trouble(error: errors.FeddepError) -> bytes:
     return pack({"error": type(error).__name__, "message": str(error)}, {})
 
 
-def open_host(start: Mapping[str, Any]) -> ClientPool:
+def open_pool(start: Mapping[str, Any]) -> ClientPool:
     """The clients that the parent assigned to this worker, ready to answer."""
     folder = Path(start["folder"])
     device = torch.device(start["device"])
@@ -79,7 +78,7 @@ def open_host(start: Mapping[str, Any]) -> ClientPool:
 
 
 def pack_requests(requests: Sequence[Request]) -> bytes:
-    """Requests in one piece; arrays that several requests share travel once."""
+    """Packs requests together; arrays that several requests share are packed once."""
     shared: dict[int, int] = {}
     arrays: dict[str, Any] = {}
     rows = []
@@ -91,7 +90,7 @@ def pack_requests(requests: Sequence[Request]) -> bytes:
 
 
 def unpack_replies(data: bytes) -> list[Reply]:
-    """The replies to :func:`pack_requests`, or the error that the worker met."""
+    """Unpacks the replies to :func:`pack_requests`; raises an error that the worker reports."""
     header, arrays = unpack_answer(data)
     return [
         Reply(client, group(arrays, str(number)), metrics)
@@ -100,7 +99,7 @@ def unpack_replies(data: bytes) -> list[Reply]:
 
 
 def unpack_answer(data: bytes) -> tuple[dict[str, Any], Arrays]:
-    """A worker's answer; an error that it reports is raised here."""
+    """Unpacks a worker's answer; raises an error that the worker reports."""
     header, arrays = unpack(data)
     if "error" in header:
         raise getattr(errors, header["error"])(header["message"])

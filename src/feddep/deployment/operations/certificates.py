@@ -1,7 +1,7 @@
 """Certificates and keys: one authority, one server certificate, one key pair for each silo.
 
-The extensions are those that strict verifiers ask for (RFC 5280: key identifiers, key usage), as
-Python 3.13 and later do by default.
+Certificates have the extensions that strict verifiers require (RFC 5280: key identifiers, key
+usage), as Python 3.13 and later do by default.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,18 +21,18 @@ from feddep.deployment.operations.config import is_ip
 from feddep.errors import InputError
 
 AUTHORITY_DAYS = 3650
-_LEEWAY = timedelta(hours=1)  # valid from a little before now: other clocks may be slow
+_LEEWAY = timedelta(hours=1)  # certificates start in the past, as other clocks may be slow
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class Authority:
-    """Who vouches for the server.
+    """The certificate authority of a federation, which signs the server's certificate.
 
     Attributes:
-        certificate: what every party has.
-        key: what signs; it stays with whoever made the kit.
+        certificate: known to the server and to every silo.
+        key: signs certificates; it stays with whoever made the kit.
     """
 
     certificate: x509.Certificate
@@ -40,12 +40,12 @@ class Authority:
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:
-    """An EC P-384 key: the curve that Flower asks for, and what certificates here use too."""
+    """An EC P-384 key: the curve that Flower requires, also used for the certificates."""
     return ec.generate_private_key(ec.SECP384R1())
 
 
 def new_authority(days: int = AUTHORITY_DAYS) -> Authority:
-    """An authority that can sign servers, but no further authorities."""
+    """An authority that can sign servers, but not further authorities."""
     key = new_key()
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "feddep federation CA")])
     usage = _key_usage(key_cert_sign=True, crl_sign=True)
@@ -61,7 +61,7 @@ def new_authority(days: int = AUTHORITY_DAYS) -> Authority:
 def server_certificate(
     authority: Authority, key: ec.EllipticCurvePublicKey, hosts: Sequence[str], days: int
 ) -> x509.Certificate:
-    """A certificate for the server under all of its names; never valid beyond the authority."""
+    """A certificate for all of the server's names; it never outlives the authority's."""
     certificate = authority.certificate
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "feddep server")])
     until = min(_in_days(days), certificate.not_valid_after_utc)
@@ -80,7 +80,7 @@ def server_certificate(
 
 
 def hosts_of(certificate: x509.Certificate) -> list[str]:
-    """The names and addresses that a certificate is for."""
+    """The names and addresses that a certificate covers."""
     try:
         extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:
@@ -116,33 +116,33 @@ def public_openssh(key: ec.EllipticCurvePublicKey, comment: str) -> bytes:
 
 
 def load_certificate(path: Path) -> x509.Certificate:
-    """A certificate's file; an :class:`InputError` names it and what is wrong."""
+    """Reads a certificate; raises as :func:`loaded` does."""
     return loaded(path, x509.load_pem_x509_certificate)
 
 
 def loaded(path: Path, load: Callable[[bytes], _T]) -> _T:
-    """What a loader such as :func:`load_key_pem` makes of a file.
+    """Reads a file with a loader such as :func:`load_key_pem`.
 
     Raises:
-        InputError: the file cannot be read or holds something else; it names the file.
+        InputError: the file cannot be read or holds something else; the message names it.
     """
     try:
         return load(path.read_bytes())
     except OSError as error:
         raise InputError(
-            f"cannot read {path}: {error.strerror}; take it from the kit again"
+            f"cannot read {path}: {error.strerror}; copy it from the kit again"
         ) from None
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:  # TypeError: it has a password
         raise InputError(f"{path} is not what the kit wrote: {error}") from None
 
 
 def load_public_openssh(line: bytes) -> ec.EllipticCurvePublicKey:
-    """A silo's public key; a :class:`ValueError` says why it is none."""
+    """Loads a silo's public key; a :class:`ValueError` says why that failed."""
     return _on_p384(serialization.load_ssh_public_key(line))
 
 
 def load_private_openssh(content: bytes) -> ec.EllipticCurvePrivateKey:
-    """A silo's private key; a :class:`ValueError` says why it is none."""
+    """Loads a silo's private key; a :class:`ValueError` says why that failed."""
     key = serialization.load_ssh_private_key(content, password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError(f"expected an EC key (got {type(key).__name__})")
@@ -151,7 +151,7 @@ def load_private_openssh(content: bytes) -> ec.EllipticCurvePrivateKey:
 
 
 def load_key_pem(content: bytes) -> ec.EllipticCurvePrivateKey:
-    """A private key of ours from PEM; a :class:`ValueError` says why it is none."""
+    """Loads a private key from PEM; a :class:`ValueError` says why that failed."""
     key = serialization.load_pem_private_key(content, password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ValueError(f"expected an EC key (got {type(key).__name__})")

@@ -1,6 +1,6 @@
-"""``server.toml`` and ``silo.toml``: what each party's program is told.
+"""``server.toml`` and ``silo.toml``: the configuration of a server and of a silo.
 
-Paths in a file are relative to that file, so a folder can be carried to its machine as it is.
+Paths in a file are relative to that file, so a folder can be copied to its machine as it is.
 """
 
 import re
@@ -20,18 +20,22 @@ _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<plain>[^\[\]:]+)):(?P
 
 
 def host_name(host: str) -> str:
-    """The host, if it is an IP address or a DNS name; a :class:`ValueError` otherwise."""
+    """Returns the host if it is an IP address or a DNS name.
+
+    Raises:
+        ValueError: it is neither; the text says what was expected.
+    """
     if is_ip(host):
         return host
     labels = host.split(".")
-    numeric = labels[-1].isdigit()  # 10.0.0.256 is nobody's name
+    numeric = labels[-1].isdigit()  # 10.0.0.256 is not a name
     if len(host) > 253 or numeric or not all(_LABEL.fullmatch(label) for label in labels):
         raise ValueError("an IP address or a DNS name, without scheme and port")
     return host
 
 
 def is_ip(host: str) -> bool:
-    """Whether a host is given as an address and not as a name."""
+    """Whether a host is given as an IP address rather than as a name."""
     try:
         ip_address(host)
     except ValueError:
@@ -40,17 +44,21 @@ def is_ip(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the host."""
+    """Whether the host can be reached from this machine only."""
     return host == "localhost" or (is_ip(host) and ip_address(host).is_loopback)
 
 
 def host_and_port(host: str, port: int) -> str:
-    """``host:port``; an IPv6 address stands in brackets."""
+    """``host:port``, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """The inverse of :func:`host_and_port`; a :class:`ValueError` if it has no such form."""
+    """The inverse of :func:`host_and_port`.
+
+    Raises:
+        ValueError: the address has another form; the text says what was expected.
+    """
     match = _ADDRESS.fullmatch(address)
     if match is None or not 1 <= int(match["port"]) <= 65535:
         raise ValueError('"host:port", for example "fl.example.org:8000"')
@@ -63,7 +71,7 @@ def _address(address: str) -> str:
 
 
 def _path(value: object, info: Info) -> object:
-    """A path of the file, seen from the file's folder."""
+    """Resolves a path relative to the folder of the configuration file."""
     if isinstance(value, Path):
         return value
     if not isinstance(value, str) or not value:
@@ -80,11 +88,11 @@ class _Config(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Reads a file of this kind.
+        """Reads a configuration file.
 
         Raises:
             InputError: the file cannot be read, a key is missing or unknown, or a value does not
-                fit; it names file and key.
+                fit; the message names file and key.
         """
         return cls._made_from(_toml(path), path)
 
@@ -97,11 +105,11 @@ class _Config(BaseModel):
 
 
 class ServerConfig(_Config):
-    """What ``feddep server`` is told.
+    """The configuration of ``feddep server``.
 
     Attributes:
-        host: where it listens: ``127.0.0.1`` behind the reverse proxy, as it should be.
-        port: the port there.
+        host: where the server listens: ``127.0.0.1`` in production, behind the reverse proxy.
+        port: the port on which it listens.
         certificate: the server's certificate (PEM).
         key: the certificate's private key.
         ca: the certificate of the authority that signed it, which the silos have too.
@@ -119,7 +127,7 @@ class ServerConfig(_Config):
 
 
 class SiloConfig(_Config):
-    """What ``feddep silo`` is told.
+    """The configuration of ``feddep silo``.
 
     Attributes:
         name: the silo's name, as the server knows it.
@@ -127,10 +135,11 @@ class SiloConfig(_Config):
         ca: the certificate of the authority that signed the server's.
         key: the silo's private key (EC P-384, OpenSSH format).
         data: the silo's graph folder.
-        state: folder for what it must remember: memory between rounds, ledger, secret.
-        consent: the file that says what may leave.
-        secret: the silo's random draws come from a secret of its own in ``state``. Otherwise they
-            come from the run's seed, which the server knows: right only for reproducing a run.
+        state: folder for what the silo must keep: its memory of runs, disclosure log, secret.
+        consent: the file that says what may leave the silo.
+        secret: whether the silo's random draws come from a secret of its own, in ``state``.
+            Otherwise they come from the run's seed, which the server knows: use that only to
+            reproduce a run.
     """
 
     name: Annotated[str, AfterValidator(silo_name)]
@@ -154,7 +163,7 @@ class SiloConfig(_Config):
 
 
 def read_config(path: Path) -> ServerConfig | SiloConfig:
-    """Reads either file; only a silo's has the key ``server``."""
+    """Reads a ``server.toml`` or a ``silo.toml``; only the latter has the key ``server``."""
     values = _toml(path)
     kind: type[ServerConfig | SiloConfig] = SiloConfig if "server" in values else ServerConfig
     return kind._made_from(values, path)

@@ -1,18 +1,18 @@
-"""The deployment kit: one ready folder for the server and one for each silo.
+"""The deployment kit: a ready-made folder for the server and one for each silo.
 
 A kit holds::
 
     kit.toml             the address that the silos connect to
-    ca/                  the authority; its key stays here and signs what is renewed
+    ca/                  the authority; its key stays here and signs renewed certificates
     server/              for the server's machine
         server.toml, server.pem, server.key, ca.crt, silos/NAME.pub, state/
         nginx.conf, feddep-server.service
     silos/NAME/          for the silo's machine, and nobody else's
         silo.toml, consent.toml, NAME.key, ca.crt, state/, feddep-silo.service
 
-Folders and private keys are readable by their owner alone. A kit is written beside its place and
-renamed, so there is never half of one, and nothing in it is ever overwritten but the server's
-certificate, by :func:`renew`.
+Folders and private keys are readable by their owner only. A kit is written to a temporary folder
+and then renamed, so there is never half a kit. Nothing in it is ever overwritten, except the
+server's certificate by :func:`renew`.
 """
 
 import os
@@ -66,13 +66,14 @@ class Kit:
     """A kit on disk.
 
     Attributes:
-        folder: all of it.
+        folder: the kit's folder.
         server: the folder for the server's machine.
         silos: the folder for each silo's machine, by name.
         address: ``host:port`` that the silos connect to.
-        hosts: what the server's certificate is for.
+        hosts: the names and addresses that the server's certificate covers.
         until: when the server's certificate expires.
-        fingerprint: of the authority's certificate; the silos compare it with their ``ca.crt``.
+        fingerprint: fingerprint of the authority's certificate, which each silo compares with that
+            of its ``ca.crt``.
     """
 
     folder: Path
@@ -86,7 +87,7 @@ class Kit:
 
 @dataclass(frozen=True)
 class Renewal:
-    """What :func:`renew` did: the new certificate's place and how long it and its elder last."""
+    """What :func:`renew` did: the certificate's file, its hosts, the old and new expiry dates."""
 
     certificate: Path
     hosts: tuple[str, ...]
@@ -107,23 +108,23 @@ def init(
     """Writes a new kit.
 
     Args:
-        folder: where; it must not exist or be empty.
+        folder: where to write the kit; it must not exist, or be empty.
         hosts: names and addresses of the server; the silos connect to the first.
         silos: names of the silos.
-        port: where the silos connect to.
+        port: the port that the silos connect to.
         days: how long the server's certificate is valid.
-        proxy: the server listens on loopback, one port above (a program cannot share the proxy's),
-            and ``nginx.conf`` lets the silos in. Without, the server listens on ``port`` itself and
-            shows its control API to whoever reaches it.
-        home: the folder of feddep on the parties' machines, for the proxy and the systemd units.
+        proxy: let the server listen on loopback, on the next port (it cannot share the proxy's),
+            and write an ``nginx.conf`` that lets the silos in. Without it the server listens on
+            ``port`` itself and exposes its control API to whoever reaches it.
+        home: feddep's folder on the machines, for the proxy and the systemd units.
 
     Raises:
-        InputError: something stands there already, or a name, host or number cannot be used.
+        InputError: the folder is not empty, or a name, host or number is invalid.
     """
     named = _distinct_hosts(hosts)
     names = _distinct_silos(silos)
     if not 1 <= port < 65535:
-        raise InputError(f"expected a port of 1 to 65534 (got {port})")
+        raise InputError(f"port: expected a whole number from 1 to 65534 (got {port})")
     _check_days(days)
     _check_home(home)
     address = host_and_port(named[0], port)
@@ -145,10 +146,10 @@ def init(
 
 
 def read_kit(folder: Path) -> Kit:
-    """What stands in a kit's folder.
+    """Reads a kit's folder.
 
     Raises:
-        InputError: it is not a kit.
+        InputError: the folder is not a kit.
     """
     address, _ = _read_kit_file(folder)
     certificate = load_certificate(folder / "server" / "server.pem")
@@ -168,7 +169,7 @@ def add_silo(folder: Path, name: str) -> Kit:
     """Adds a silo to a kit. The server's machine needs the new ``server/silos/NAME.pub``.
 
     Raises:
-        InputError: it is not a kit, or the name cannot be used or is taken.
+        InputError: the folder is not a kit, or the name is invalid or taken.
     """
     address, home = _read_kit_file(folder)
     _needs_server(folder)
@@ -188,17 +189,17 @@ def add_silo(folder: Path, name: str) -> Kit:
 
 
 def renew(folder: Path, *, days: int = 365, hosts: Sequence[str] = ()) -> Renewal:
-    """Replaces the server's certificate; the key stays, so a single file changes, at once.
+    """Replaces the server's certificate, atomically. The key stays, so a single file changes.
 
-    The server's machine needs the new file, a reload of its proxy and a restart of its server.
+    Then copy the file to the server's machine, reload the proxy and restart the server.
 
     Args:
         folder: the kit.
-        days: how long the new certificate is valid, but never beyond the authority.
-        hosts: the server's names and addresses from now on; those of before if none are given.
+        days: how long the new certificate is valid; it never outlives the authority's.
+        hosts: the server's names and addresses from now on; by default the same as before.
 
     Raises:
-        InputError: it is not a kit, its authority is not there, or has expired.
+        InputError: the folder is not a kit, or its authority is missing or has expired.
     """
     address, _ = _read_kit_file(folder)
     _needs_server(folder)
@@ -208,7 +209,9 @@ def renew(folder: Path, *, days: int = 365, hosts: Sequence[str] = ()) -> Renewa
     before = load_certificate(path)
     named = _distinct_hosts(hosts or hosts_of(before))
     if split_address(address)[0] not in named:
-        raise InputError(f"the silos connect to {address}; name its host too (got {named})")
+        raise InputError(
+            f"the silos connect to {address}; add its host to --host (got {', '.join(named)})"
+        )
     key = loaded(folder / "server" / "server.key", load_key_pem).public_key()
     certificate = server_certificate(authority, key, named, days)
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
@@ -246,7 +249,7 @@ def _fill_server(
 
 
 def _fill_silo(folder: Path, name: str, ca: Path, address: str, home: PurePosixPath) -> bytes:
-    """Fills a silo's folder and returns its public key, which is for the server."""
+    """Fills a silo's folder and returns its public key, which the server needs."""
     key = new_key()
     _folder(folder / "state")
     _write(folder / "ca.crt", ca.read_bytes())
@@ -290,8 +293,8 @@ def _unit(command: str, folder: PurePosixPath, home: PurePosixPath) -> str:
 
 def _kit_file(address: str, home: PurePosixPath) -> str:
     return (
-        "# A kit of `feddep deploy init`: the address that the silos connect to, and the folder\n"
-        "# of feddep on the parties' machines.\n"
+        "# Written by `feddep deploy init`: the address that the silos connect to, and feddep's\n"
+        "# folder on the machines.\n"
         f"address = {toml_value(address)}\n"
         f"home = {toml_value(str(home))}\n"
     )
@@ -305,7 +308,7 @@ def _read_kit_file(folder: Path) -> tuple[str, PurePosixPath]:
         split_address(address)
     except OSError:
         raise InputError(
-            f"{folder} is no kit (it has no kit.toml); `feddep deploy init` writes one"
+            f"{folder} is not a kit (it has no kit.toml); `feddep deploy init` writes one"
         ) from None
     except KeyError as error:
         raise InputError(f"{path}: the key {error} is missing; add it") from None
@@ -317,8 +320,8 @@ def _read_kit_file(folder: Path) -> tuple[str, PurePosixPath]:
 def _needs_server(folder: Path) -> None:
     if not (folder / "server" / "ca.crt").exists():
         raise InputError(
-            f"{folder} has no server/ any more; bring the server's folder back for this, or a copy "
-            "of it"
+            f"{folder} no longer has the folder server/, which this needs; copy it back from the "
+            "server's machine"
         )
 
 
@@ -330,15 +333,15 @@ def _authority(folder: Path) -> Authority:
     if until <= datetime.now(UTC):
         raise InputError(
             f"the authority in {folder} expired on {until:%Y-%m-%d}; write a new kit with "
-            "`feddep deploy init` and give every party its new folder"
+            "`feddep deploy init` and give the server and every silo its new folder"
         )
     return authority
 
 
 def _distinct_hosts(hosts: Sequence[str]) -> list[str]:
-    """The hosts and those that are always among them, in order, each once."""
+    """The hosts and those that are always included, in order, each once."""
     if not hosts:
-        raise InputError("expected at least one host: a name or address of the server (got none)")
+        raise InputError("host: expected at least one name or address of the server (got none)")
     for host in hosts:
         _held_to(host_name, host, "host")
     return list(dict.fromkeys([*hosts, *ALWAYS]))
@@ -346,12 +349,12 @@ def _distinct_hosts(hosts: Sequence[str]) -> list[str]:
 
 def _distinct_silos(names: Sequence[str]) -> list[str]:
     if not names:
-        raise InputError("expected at least one silo (got none)")
+        raise InputError("silo: expected at least one name (got none)")
     seen: set[str] = set()
     for name in names:
         _held_to(silo_name, name, "silo")
         if name.lower() in seen:  # files are named after silos, and some disks ignore case
-            raise InputError(f"there is a silo {name!r} already; choose another name")
+            raise InputError(f"there is already a silo named {name!r}; choose another name")
         seen.add(name.lower())
     return list(names)
 
@@ -365,21 +368,23 @@ def _held_to(rule: Callable[[str], str], value: str, kind: str) -> None:
 
 def _check_days(days: int) -> None:
     if not 1 <= days <= AUTHORITY_DAYS:
-        raise InputError(f"expected 1 to {AUTHORITY_DAYS} days (got {days})")
+        raise InputError(f"days: expected a whole number from 1 to {AUTHORITY_DAYS} (got {days})")
 
 
 def _check_home(home: PurePosixPath) -> None:
-    """Proxy and systemd give many characters a meaning of their own."""
+    """Refuses characters that mean something to nginx or systemd."""
     if not home.is_absolute() or not re.fullmatch(r"[\w./-]+", str(home)):
-        raise InputError(f"expected an absolute path of plain characters as home (got {home})")
+        raise InputError(
+            f"home: expected an absolute path of letters, digits and _ . - / (got {home})"
+        )
 
 
 @contextmanager
 def _draft(target: Path) -> Iterator[Path]:
-    """A folder to fill, which becomes ``target`` when all went well; otherwise nothing stays."""
+    """A folder to fill, which becomes ``target`` on success and is deleted on failure."""
     target = target.resolve()
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-        raise InputError(f"{target} exists already; nothing is overwritten, name another folder")
+        raise InputError(f"{target} already exists and is not overwritten; choose another folder")
     draft = target.with_name(f".{target.name}.{secrets.token_hex(6)}")
     try:
         draft.parent.mkdir(parents=True, exist_ok=True)
@@ -401,7 +406,7 @@ def _folder(path: Path) -> None:
 
 
 def _write(path: Path, content: bytes | str, mode: int = _PUBLIC) -> None:
-    """Writes a new file that nobody could read, not even for a moment, if it is secret."""
+    """Writes a new file. A secret one is never readable by others, not even for a moment."""
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _SECRET)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content.encode() if isinstance(content, str) else content)

@@ -1,7 +1,7 @@
-"""Starting the parts of a deployment: Flower's programs with our configuration.
+"""Starts the processes of a deployment: Flower's programs with our configuration, and our own.
 
-Silos and server run the package that is installed with them. What travels to start a run is a
-folder with one small file, which names two modules of that package.
+The server and the silos run the feddep that is installed on their machines. Starting a run sends
+them no code, only a folder with one small file that names two modules of the package.
 """
 
 import ctypes
@@ -37,14 +37,14 @@ OFFLINE = {
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
 }
-"""Flower must neither report home nor install anything."""
+"""Flower must neither send telemetry nor install anything."""
 
 TROUBLE = "trouble.txt"
-"""The file that says why a run ended early, for whoever started it."""
+"""The file with the reason why a run ended early, for whoever started it."""
 
 DAEMON = (sys.executable, "-P", "-m", "feddep.deployment.operations.silo_daemon")
 NUMBER = "flower-run.txt"
-"""The file with Flower's number of a run that goes on."""
+"""The file with Flower's number of a run that has not ended."""
 
 _CONNECTION = "feddep"
 _DATABASE = "flower.db"
@@ -84,7 +84,7 @@ class Server:
     """A running SuperLink; use it as a context manager.
 
     Args:
-        config: where it listens, its certificate, the silos' keys.
+        config: where it listens, its certificate and the silos' keys.
     """
 
     def __init__(self, config: ServerConfig) -> None:
@@ -95,7 +95,10 @@ class Server:
         config = self._config
         keys = sorted(config.silos.glob("*.pub"))
         if not keys:
-            raise InputError(f"{config.silos} has no silo's public key, NAME.pub")
+            raise InputError(
+                f"expected the silos' public keys, NAME.pub, in {config.silos} (got none); copy "
+                "the folder from the kit"
+            )
         config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
         _forget_who_left(config.state, keys)
         command = [
@@ -134,7 +137,7 @@ class Server:
         return self._process
 
     def stop(self) -> None:
-        """Ends it."""
+        """Stops the server."""
         if self._process is not None:
             _end(self._process)
 
@@ -143,16 +146,16 @@ class Server:
         while time.monotonic() < until:
             if self.running.poll() is not None:
                 raise RuntimeFailureError(
-                    f"the server ended with exit code {self.running.returncode}; its own message "
-                    "stands above, and `feddep doctor` looks for causes"
+                    f"the server ended with exit code {self.running.returncode}; see its message "
+                    "above, and run `feddep doctor` to look for the cause"
                 )
             if answers(self._config):
                 return
             time.sleep(0.2)
-        raise RuntimeFailureError(f"the server does not answer after {_START_SECONDS:g} s")
+        raise RuntimeFailureError(f"the server did not answer within {_START_SECONDS:g} s")
 
     def _register(self, key: Path) -> None:
-        """Lets a silo in. One that is known already stays so."""
+        """Registers a silo's key, unless the server knows it already."""
         done = flwr(
             self._config, "supernode", "register", str(key), _CONNECTION, "--name", key.stem
         )
@@ -163,9 +166,9 @@ class Server:
 
 
 def _forget_who_left(state: Path, keys: Sequence[Path]) -> None:
-    """Flower remembers a key for ever: when one is gone from the list, its memory starts anew.
+    """Deletes Flower's database when a key was removed, because Flower never forgets a key itself.
 
-    What a run needs to be resumed is not in there.
+    Nothing that is needed to resume a run is in the database.
     """
     noted, now = state / "registered.json", {key.read_text().strip() for key in keys}
     before = set(json.loads(noted.read_text())) if noted.exists() else set()
@@ -176,7 +179,7 @@ def _forget_who_left(state: Path, keys: Sequence[Path]) -> None:
 
 
 def with_data(path: Path, data: Path) -> Path:
-    """A silo's configuration with other data, as a file in its state."""
+    """Writes a silo's configuration with another data folder to its state, and returns the file."""
     config = SiloConfig.read(path)
     rows = config.model_dump() | {"data": data.resolve()}
     config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -223,10 +226,10 @@ class Silo:
         self._cleanup.close()
 
     def wait(self) -> int:
-        """Waits until one of its processes ends for good; its exit code.
+        """Waits until one of the silo's processes ends for good, and returns its exit code.
 
-        A silo that was killed is online for the server until that misses its heartbeats, and
-        cannot sign in again before. So a node that cannot connect is started again for a while.
+        The server takes a killed silo to be online until it has missed enough heartbeats, and
+        does not let it sign in again before. So a SuperNode that ends is restarted for a while.
         """
         started = time.monotonic()
         while True:
@@ -249,7 +252,7 @@ class Silo:
                 *("--root-certificates", str(config.ca)),
                 *("--superlink", config.server),
                 *("--auth-supernode-private-key", str(config.key)),
-                *("--port", str(_free_port())),  # for its own processes on this machine
+                *("--port", str(_free_port())),  # for Flower's own processes on this machine
                 *("--node-config", f"socket={toml_value(self._address)}"),
             ]
         )
@@ -263,28 +266,28 @@ class Silo:
         until = time.monotonic() + _START_SECONDS
         while not socket.exists():
             if self._processes[0].poll() is not None:
-                raise InputError("the silo cannot start; the reason stands above")
+                raise InputError("the silo cannot start; see the reason above")
             if time.monotonic() > until:
-                raise RuntimeFailureError(f"the silo is not ready after {_START_SECONDS:g} s")
+                raise RuntimeFailureError(f"the silo was not ready within {_START_SECONDS:g} s")
             time.sleep(0.1)
 
 
 def _child(command: list[str], state: Path) -> "subprocess.Popen[bytes]":
-    """Starts one of Flower's programs, or ours, that ends when this process does."""
+    """Starts a program that ends when this process does."""
     return subprocess.Popen(command, env=environment(state), preexec_fn=_end_with_parent)
 
 
 def _end_with_parent() -> None:
-    """Has Linux end this process with its parent, even if that is killed.
+    """Tells Linux to end this process with its parent, even if the parent is killed.
 
-    Else the parts of a silo that was killed would stay signed in, and keep it from coming back.
+    Otherwise the SuperNode of a killed silo would stay signed in and keep the silo from returning.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Ends a process, kindly at first."""
+    """Terminates a process, and kills it if it does not end."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -301,17 +304,17 @@ def run_on_silos(
     largest_norm: float,
     crossings: Path | None = None,
 ) -> Record:
-    """Has the server run what a folder asks for, and waits for the record.
+    """Makes the server run the spec in a folder, and waits for the record.
 
     Args:
-        config: the server's; this machine must reach its control API.
-        folder: the run's folder with its ``spec.toml``.
-        wait_policy: how long the server waits for silos.
-        largest_norm: beyond which a reply is left out.
+        config: the server's configuration; this machine must reach its control API.
+        folder: the run's folder, with its ``spec.toml``.
+        wait_policy: how long the server waits for which silos.
+        largest_norm: the norm beyond which a reply is left out.
         crossings: file with the edges between silos, for methods that need them.
 
     Raises:
-        InterruptedRunError: it ended early, or the user stopped it; it can be resumed.
+        InterruptedRunError: the run ended early, or the user stopped it; it can be resumed.
     """
     app = config.state / "app"
     app.mkdir(parents=True, exist_ok=True)
@@ -323,7 +326,7 @@ def run_on_silos(
         "crossings": str(crossings.resolve()) if crossings else "",
         **{name: float(value) for name, value in vars(wait_policy).items()},
     }
-    asked = folder / "flower-run.toml"  # Flower's own syntax for the command line has no escapes
+    asked = folder / "flower-run.toml"  # Flower's command-line syntax cannot escape characters
     rows = [f"{name} = {toml_value(value)}" for name, value in settings.items()]
     write_atomically(asked, "\n".join(rows) + "\n")
     try:
@@ -335,7 +338,7 @@ def run_on_silos(
     except KeyboardInterrupt:
         flwr(config, "stop", run, _CONNECTION)
         raise InterruptedRunError(
-            "stopped; the same command with --resume goes on from the last round"
+            "stopped; run the same command with --resume to continue from the last round"
         ) from None
     if (folder / "record.json").exists():
         (folder / NUMBER).unlink()
@@ -344,10 +347,10 @@ def run_on_silos(
 
 
 def _started(config: ServerConfig, folder: Path, app: Path, asked: Path) -> str:
-    """Starts a run; Flower's number of it, by which it can be stopped.
+    """Starts a run and returns Flower's number for it, by which it can be stopped.
 
-    The number is kept in the folder. One that stands there is of a run whose starter was killed:
-    it may go on, and is stopped.
+    The number is also stored in the folder. If one is there already, its starter was killed; that
+    run may still be going, so it is stopped first.
     """
     number = folder / NUMBER
     if number.exists():
@@ -357,13 +360,15 @@ def _started(config: ServerConfig, folder: Path, app: Path, asked: Path) -> str:
     try:
         run = str(int(json.loads(done.stdout)["run-id"]))
     except (ValueError, LookupError, TypeError):
-        raise RuntimeFailureError(f"the server takes no run. Flower: {_last_words(done)}") from None
+        raise RuntimeFailureError(
+            f"the server does not accept the run. Flower says: {_last_words(done)}"
+        ) from None
     write_atomically(number, run + "\n")
     return run
 
 
 def flwr(config: ServerConfig, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Flower's own command, told where the server is."""
+    """Runs Flower's command-line tool ``flwr`` against the server."""
     home = config.state / "flwr"
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     rows = [
@@ -384,7 +389,7 @@ def flwr(config: ServerConfig, *arguments: str) -> "subprocess.CompletedProcess[
 
 
 def answers(config: ServerConfig) -> bool:
-    """Whether something at the server's address speaks TLS with a certificate of our authority."""
+    """Whether the server's address answers TLS with a certificate that our authority signed."""
     try:
         context = ssl.create_default_context(cafile=str(config.ca))
     except OSError as error:
@@ -401,8 +406,8 @@ def answers(config: ServerConfig) -> bool:
 
 
 def environment(state: Path) -> dict[str, str]:
-    """What Flower's programs see: nothing that lets them talk to others or install things."""
-    own = str(Path(sys.executable).parent)  # they start each other by bare name
+    """Environment variables for Flower's programs, without telemetry and run-time installs."""
+    own = str(Path(sys.executable).parent)  # Flower's programs find each other on the PATH
     paths = {"PATH": os.pathsep.join([own, os.environ.get("PATH", "")])}
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     return os.environ | OFFLINE | one_thread | paths | {"FLWR_HOME": str(state / "flwr")}
@@ -416,8 +421,8 @@ def _trouble(folder: Path, done: "subprocess.CompletedProcess[str]") -> FeddepEr
         known: Sequence[type[FeddepError]] = (InterruptedRunError, InputError)
         return next((c for c in known if c.__name__ == kind), RuntimeFailureError)(text.strip())
     return InterruptedRunError(
-        "the run ended without a result; the same command with --resume goes on. Flower: "
-        + _last_words(done)
+        "the run ended without a result; run the same command with --resume to continue. "
+        f"Flower says: {_last_words(done)}"
     )
 
 
@@ -426,7 +431,7 @@ def _last_words(done: "subprocess.CompletedProcess[str]") -> str:
 
 
 def _reachable(host: str) -> str:
-    """An address to reach a listener on this machine by; listening everywhere is no address."""
+    """The address at which this machine reaches its own listener, even one on all interfaces."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 

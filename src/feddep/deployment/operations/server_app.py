@@ -1,4 +1,4 @@
-"""The server's program for Flower: ``feddep federate`` starts it beside the SuperLink."""
+"""The server's Flower app, which ``feddep federate`` starts next to the SuperLink."""
 
 import fcntl
 import time
@@ -22,7 +22,7 @@ from feddep.runtime.flower.channel import FlowerChannel
 from feddep.scenario.spec import RunSpec
 
 LOCK = "server.lock"
-"""The file that a server at work on a run holds locked: two would answer for each other."""
+"""The file that a running server holds locked, so that no second one works on the same run."""
 _LOCK_SECONDS = 60.0
 
 app = ServerApp()
@@ -30,7 +30,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Runs what the run's folder asks for."""
+    """Runs the spec in the run's folder."""
     config = context.run_config
     path = Path(str(config["folder"]))
     try:
@@ -44,17 +44,17 @@ def main(grid: Grid, context: Context) -> None:
                 known=_crossings(str(config["crossings"])),
             )
     except FeddepError as error:
-        with suppress(OSError):  # else Flower's log has it
+        with suppress(OSError):  # Flower's log has it, too
             write_atomically(path / TROUBLE, f"{type(error).__name__}\n{error}\n")
         raise
 
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Waits until no other server works in the folder: one that was stopped takes a moment to end.
+    """Waits until no other server uses the folder: one that was stopped takes a moment to end.
 
     Raises:
-        InputError: another one goes on, or the folder cannot be written.
+        InputError: another server still runs, or the folder cannot be written.
     """
     until = time.monotonic() + _LOCK_SECONDS
     try:
@@ -70,7 +70,7 @@ def _alone(folder: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > until:
-                    raise InputError(f"another server is at work in {folder}; stop it") from None
+                    raise InputError(f"another server is running in {folder}; stop it") from None
                 time.sleep(0.2)
         yield
 
@@ -85,7 +85,7 @@ def _wait_policy(config: Mapping[str, Any]) -> WaitPolicy:
 
 
 def _crossings(file: str) -> State:
-    """The edges between silos, where the server knows them."""
+    """The edges between silos, if the server was given them."""
     try:
         return grouped("crossings", load_file(file)) if file else {}
     except (OSError, SafetensorError) as error:

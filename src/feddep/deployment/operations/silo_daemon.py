@@ -1,8 +1,8 @@
-"""A silo's process that stays: it holds the data ready, and answers what Flower's processes bring.
+"""The silo daemon: a process that keeps torch and the data loaded, and answers envelopes.
 
 Flower starts a process for every message. Importing torch and opening the data there would take
-longer than most answers; so that process only hands the envelope over a socket to this one, which
-``feddep silo`` keeps running. What a silo must not forget is on its disk all the same.
+longer than most answers. So that process only passes the envelope over a socket to the daemon,
+which ``feddep silo`` keeps running. What a silo must not forget is on its disk all the same.
 """
 
 import logging
@@ -24,30 +24,31 @@ def ask(address: str, envelope: Envelope) -> Envelope:
     """Hands an envelope to the daemon and waits for its answer.
 
     Raises:
-        RuntimeFailureError: it is not there; Flower reports that, and the server asks again.
+        RuntimeFailureError: the daemon does not answer; Flower reports it, and the server asks
+            again.
     """
     try:
         with Client(address, "AF_UNIX") as connection:
             connection.send_bytes(pack(envelope.header, envelope.arrays))
             header, arrays = unpack(connection.recv_bytes())
     except (OSError, EOFError) as error:
-        raise RuntimeFailureError(f"the silo's process does not answer ({error})") from None
+        raise RuntimeFailureError(f"the silo daemon does not answer ({error})") from None
     return Envelope(header, arrays)
 
 
 @contextmanager
 def socket_address() -> Iterator[str]:
-    """A place for the socket that nobody but this user can reach; such paths must be short."""
+    """A path for a socket that only this user can reach; socket paths must be short."""
     with tempfile.TemporaryDirectory(prefix="feddep-", dir="/tmp") as folder:
         yield str(Path(folder) / "silo")
 
 
 def main() -> None:
-    """Serves envelopes for the silo of one file, at one address, until it is stopped."""
+    """Answers envelopes for the silo of a configuration file, at a socket, until it is stopped."""
     from feddep.deployment.operations.silo_setup import open_service
 
     config, address = Path(sys.argv[1]), sys.argv[2]
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it decides when it ends
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started it will stop it
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     try:
         service, pieces = open_service(config)
@@ -57,7 +58,7 @@ def main() -> None:
     unready = Path(f"{address}.unready")
     with Listener(str(unready), "AF_UNIX") as listener:
         unready.chmod(0o600)
-        Path(address).hardlink_to(unready)  # the address appears when somebody listens there
+        Path(address).hardlink_to(unready)  # the address appears only once the daemon listens
         while True:
             with suppress(OSError, EOFError, FeddepError), listener.accept() as connection:
                 _serve(connection, service, pieces)

@@ -1,88 +1,98 @@
-"""The text files of a kit: configurations, the reverse proxy, systemd units.
+"""The text files of a kit: configuration, consent, reverse proxy and systemd units.
 
-``$name`` is filled in by :mod:`feddep.deployment.operations.kit`.
+:mod:`feddep.deployment.operations.kit` fills in each ``$name``.
 """
 
 from string import Template
 
 SERVER_CONFIG = Template("""\
-# The server's part of the federation: `feddep server server.toml`, `feddep doctor server.toml`.
+# Configuration of the federation's server.
+#   check:  feddep doctor server.toml
+#   start:  feddep server server.toml
 # Paths are relative to this file.
 
-# Where the program listens.
+# Where the server listens.
 # $exposure
 host = "$host"
 port = $port
 
-# The server's certificate, its private key, and the authority that signed it (the silos' ca.crt).
+# The server's certificate, its private key, and the certificate of the authority that signed it
+# (every silo has the same ca.crt).
 certificate = "server.pem"
 key = "server.key"
 ca = "ca.crt"
 
-# The silos that may take part: one public key each, NAME.pub.
+# The silos that may take part: one public key each, NAME.pub. The server reads them at start-up.
 silos = "silos"
 
-# Database and run folders.
+# The server's database and run folders.
 state = "state"
 """)
 
 BEHIND_PROXY = Template("""\
-Only this machine reaches it, because Flower's control API is on the same port and asks nobody
-# who they are. The silos come in through nginx.conf on port $public.""")
+Only this machine can reach it, because Flower's control API listens on the same port and does not
+# authenticate anybody. The silos connect through nginx (nginx.conf) on port $public.""")
 
 WITHOUT_PROXY = Template("""\
-Flower's control API is on the same port and asks nobody who they are:
-# whoever reaches the port can start runs. For a trial among machines that trust each other.""")
+Flower's control API listens on the same port and does not authenticate anybody: whoever
+# reaches the port can start runs. Use this only for a trial among machines that you trust.""")
 
 SILO_CONFIG = Template("""\
-# This silo's part of the federation: `feddep silo silo.toml`, `feddep doctor silo.toml`.
+# Configuration of this silo.
+#   check:  feddep doctor silo.toml
+#   start:  feddep silo silo.toml
 # Paths are relative to this file.
 
 name = "$name"
 server = "$server"
 
-# The authority that vouches for the server, and this silo's private key: it never leaves the silo.
+# The certificate of the authority that signed the server's, and this silo's private key. The key
+# must never leave this machine.
 ca = "ca.crt"
 key = "$name.key"
 
 # This silo's graph folder (nodes.csv, edges.csv, features, manifest.json).
 data = "data"
 
-# What the silo remembers: memory between rounds, the ledger of what left, its secret.
+# What this silo stores: its memory of runs under way, the results of finished ones, the log of
+# everything that left it (disclosures.jsonl), and its secret. Keep it private.
 state = "state"
 
-# What may leave: see there.
+# What may leave this silo. Read this file and edit it.
 consent = "consent.toml"
 
-# true: random draws come from a secret of this silo's own, kept in the state folder, so nobody
-# else can repeat its noise. false only for reproducing a run.
+# true: random draws come from a secret of this silo's own, in the state folder, so that nobody else
+# can reproduce its noise. false: they come from the run's seed, which the server knows; use that
+# only to reproduce a run.
 secret = true
 """)
 
 CONSENT = """\
-# What this silo consents to. A request beyond it is refused by name, whatever the server says.
+# What this silo consents to. The silo refuses everything else, whatever the server asks for.
+# Restart the silo after a change.
 
-# Methods that may be run; `feddep methods` lists them.
+# Methods that may run. `feddep methods` lists them.
 methods = ["feddep", "fedavg"]
 
-# Groups of arrays that may leave the silo; `feddep methods` says what each method discloses.
+# Groups of arrays that may leave the silo. `feddep methods` shows what each method discloses.
 messages = ["classifier", "prototypes"]
 
-# Rounds that one run may take.
+# The highest number of training rounds in one run.
 rounds = 100
 
-# A prototype is the mean of at least this many nodes; smaller clusters are not shared.
+# The fewest nodes that a prototype may stand for. A run that would share smaller clusters is
+# refused.
 smallest_cluster = 5
 
-# The highest privacy loss ε of a run that this silo takes part in: a number, or "unbounded", with
-# which runs without a formal guarantee are accepted too.
+# The highest privacy loss ε for one edge in one run: a number, or "unbounded", which also accepts
+# runs without any formal guarantee.
 highest_epsilon = "unbounded"
 """
 
 NGINX = Template("""\
-# The only way in for the silos: the fleet API and the health check of the server, over TLS.
-# Everything else on Flower's port (control, runtime, documentation) is refused here, because
-# Flower's control API asks nobody who they are.
+# The silos' only way to the server: its fleet API and its health check, over TLS. Everything else
+# on Flower's port (control, runtime, documentation) is refused here, because Flower's control API
+# does not authenticate anybody.
 #
 #   cp $home/server/nginx.conf /etc/nginx/conf.d/feddep.conf
 #   nginx -t && systemctl reload nginx
@@ -90,7 +100,7 @@ NGINX = Template("""\
 upstream feddep_superlink {
     server 127.0.0.1:$inner;
     keepalive 16;
-    keepalive_timeout 4s;  # the server closes an idle connection after 5
+    keepalive_timeout 4s;  # the server closes idle connections after 5 s
 }
 
 server {
@@ -102,7 +112,7 @@ server {
     ssl_protocols TLSv1.2 TLSv1.3;
     server_tokens off;
 
-    # Arrays travel in pieces of 5 MB. Nothing of them is to touch this machine's disk on the way.
+    # Arrays arrive in chunks of 5 MB. They must not touch this machine's disk on the way.
     client_max_body_size 32m;
     proxy_request_buffering off;
     proxy_buffering off;
@@ -115,7 +125,7 @@ server {
     proxy_ssl_trusted_certificate $home/server/ca.crt;
     proxy_ssl_name localhost;
 
-    # The path is passed on as it was matched, never as it was sent: no /v1/control/..%2ffleet/.
+    # Pass on the path that was matched, never the raw one: no /v1/control/..%2ffleet/.
     location ~ ^/v1/fleet/[a-z-]+$$ {
         limit_except POST { deny all; }
         proxy_pass https://feddep_superlink$$uri;
@@ -137,7 +147,7 @@ UNIT = Template("""\
 #
 #   useradd --system --home-dir $home --shell /usr/sbin/nologin feddep
 #   python3 -m venv $home/venv && $home/venv/bin/pip install 'feddep[flower]'
-#   (put this folder at $folder)
+#   (copy this folder to $folder)
 #   chown -R feddep: $folder
 #   cp $folder/$unit.service /etc/systemd/system/
 #   systemctl daemon-reload && systemctl enable --now $unit
@@ -154,12 +164,12 @@ ExecStart=$home/venv/bin/feddep $command $folder/$command.toml
 Restart=on-failure
 RestartSec=10
 
-# Flower starts its parts by bare name; it reports and fetches nothing.
+# Flower finds its own programs on the PATH. No telemetry, update checks or run-time installs.
 Environment=PATH=$home/venv/bin:/usr/local/bin:/usr/bin:/bin
 Environment=FLWR_TELEMETRY_ENABLED=0
 Environment=FLWR_DISABLE_UPDATE_CHECK=1
 Environment=FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1
-# What is written goes into the state folder, the only one that is writable.
+# Everything is written to the state folder, the only writable one.
 Environment=HOME=$folder/state
 Environment=FLWR_HOME=$folder/state/flwr
 Environment=NUMBA_CACHE_DIR=$folder/state/numba

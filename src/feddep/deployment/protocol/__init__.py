@@ -1,1 +1,1 @@
-"""What server and silos say to each other over a network, and what each of them keeps."""
+"""What the server and the silos send each other over a network, and what each of them stores."""

@@ -1,8 +1,8 @@
-"""What a silo remembers of a run between two envelopes.
+"""What a silo remembers of a run from one envelope to the next.
 
-A silo may be killed at any moment, and every envelope may find a new process. So memory is named
-pieces of bytes, each kept whole or not at all: files on the silo's disk, or, for a simulated silo,
-pieces that the simulation carries from envelope to envelope.
+A silo may be killed at any moment, and a new process may answer the next envelope. So the memory
+consists of named pieces of bytes, each stored completely or not at all: files on the silo's disk,
+or, for a simulated silo, pieces that the simulation carries along.
 """
 
 import json
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from feddep.federation.messages import Reply, State, group, grouped, pack, unpack
 
 KEPT_ANSWERS = 4
-"""A server that was killed begins its round again, and no round has more steps than that."""
+"""A server that was killed repeats its round, and no round has more steps than this."""
 
 _AGREEMENT, _STATE, _ANSWER = "agreement.json", "state.bin", ".answer"
 
@@ -24,27 +24,27 @@ class Pieces(Protocol):
     """Named pieces of bytes that outlive the process."""
 
     def load(self, name: str) -> bytes | None:
-        """What was saved under this name, if anything."""
+        """The piece of this name, or None."""
         ...
 
     def save(self, name: str, data: bytes) -> None:
-        """Keeps it, whole or not at all."""
+        """Stores a piece, completely or not at all."""
         ...
 
     def names(self) -> list[str]:
-        """Everything that is kept, sorted."""
+        """The names of all stored pieces, sorted."""
         ...
 
     def remove(self, name: str) -> None:
-        """Forgets it."""
+        """Deletes a piece, if there is one."""
         ...
 
 
 class Files:
-    """One file for each piece, readable by the silo's user alone.
+    """One file per piece, readable by the silo's user only.
 
-    A file is on the disk before it counts: a silo that loses power must not have sent what it
-    cannot remember.
+    A saved file is on the disk, not just in a cache: a silo that loses power must not have sent
+    what it cannot remember.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -56,7 +56,7 @@ class Files:
         return file.read_bytes() if file.exists() else None
 
     def save(self, name: str, data: bytes) -> None:
-        """Writes beside the file, then moves it into place."""
+        """Writes a draft next to the file, then moves it into place."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         draft = self._folder / f".{name}.{os.getpid()}"
         private = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -65,10 +65,10 @@ class Files:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(self._folder / name)
-        folder_to_disk(self._folder)  # or the name is lost, though not the content
+        folder_to_disk(self._folder)  # otherwise the new name could be lost
 
     def names(self) -> list[str]:
-        """The files, but for drafts."""
+        """The names of the files, without drafts."""
         if not self._folder.exists():
             return []
         return sorted(f.name for f in self._folder.iterdir() if not f.name.startswith("."))
@@ -79,7 +79,7 @@ class Files:
 
 
 def folder_to_disk(folder: Path) -> None:
-    """Has a folder's list of names on the disk: a new file lasts only when its folder does."""
+    """Flushes a folder's list of names to the disk: only then does a new file survive a crash."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -88,7 +88,7 @@ def folder_to_disk(folder: Path) -> None:
 
 
 class Carried:
-    """A simulated silo's pieces, which somebody else carries."""
+    """The pieces of a simulated silo, which the simulation carries along."""
 
     def __init__(self, pieces: MutableMapping[str, bytes]) -> None:
         self._pieces = pieces
@@ -98,27 +98,27 @@ class Carried:
         return self._pieces.get(name)
 
     def save(self, name: str, data: bytes) -> None:
-        """Keeps the piece."""
+        """Stores the piece."""
         self._pieces[name] = data
 
     def names(self) -> list[str]:
-        """All of them."""
+        """The names of all pieces."""
         return sorted(self._pieces)
 
     def remove(self, name: str) -> None:
-        """Drops the piece."""
+        """Deletes the piece."""
         self._pieces.pop(name, None)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a silo answered, and how to take it back.
+    """A silo's answer, and what is needed to undo it.
 
     Attributes:
-        place: where in the run.
-        asked: fingerprint of the envelope that it answers.
+        place: the place in the run.
+        asked: fingerprint of the envelope that was answered.
         reply: the answer.
-        before: the silo's state before it.
+        before: the silo's state before the answer.
     """
 
     place: str
@@ -131,7 +131,7 @@ class RunMemory:
     """A silo's memory of one run.
 
     Args:
-        pieces: where it is kept.
+        pieces: where it is stored.
     """
 
     def __init__(self, pieces: Pieces) -> None:
@@ -139,16 +139,16 @@ class RunMemory:
 
     @property
     def agreement(self) -> dict[str, Any] | None:
-        """What was agreed on; None if the silo knows nothing of the run."""
+        """The agreement, as plain values; None if the silo knows nothing of the run."""
         data = self._pieces.load(_AGREEMENT)
         return None if data is None else dict(json.loads(data))
 
     def agree(self, agreement: Mapping[str, Any]) -> None:
-        """Keeps what was agreed on."""
+        """Stores the agreement."""
         self._pieces.save(_AGREEMENT, json.dumps(agreement).encode())
 
     def recall(self) -> tuple[str | None, State, dict[str, int]]:
-        """The last place that was answered at, the state after it, and what had left by then."""
+        """The place of the last answer, the state after it, and how often each name had left."""
         data = self._pieces.load(_STATE)
         if data is None:
             return None, {}, (self.agreement or {}).get("sent", {})
@@ -156,10 +156,11 @@ class RunMemory:
         return header["place"], arrays, header["sent"]
 
     def answer_at(self, place: str) -> Answer | None:
-        """What was answered there, if it is not too long ago.
+        """The answer at a place, if it is among the last :data:`KEPT_ANSWERS`.
 
-        An answer that the state does not know of is from a silo that was killed between the two.
-        It answers nothing, so ``asked`` is empty; the state before it is that before the place.
+        If the silo was killed after storing an answer and before storing the state, the state does
+        not list the answer. Such an answer must not be used, so its ``asked`` is empty; its
+        ``before`` is still the state before the place.
         """
         asked, data = self._asked().get(place), self._pieces.load(place + _ANSWER)
         if asked is None or data is None:
@@ -170,14 +171,14 @@ class RunMemory:
         return Answer(place, known, reply, group(arrays, "before"))
 
     def _asked(self) -> dict[str, str]:
-        """What was asked at the places whose answers led to the state."""
+        """The fingerprints of what was asked, by place, for the answers that the state includes."""
         data = self._pieces.load(_STATE)
         return {} if data is None else unpack(data)[0].get("asked", {})
 
     def move_on(self, answer: Answer, after: State, sent: Mapping[str, int]) -> None:
-        """Keeps an answer, then the state after it: killed in between, the silo answers again.
+        """Stores an answer, then the state after it; killed in between, the silo answers again.
 
-        What came after this place belongs to a past that is taken back.
+        Answers at later places are deleted: the server has gone back to this place.
         """
         earlier = [pair for pair in sorted(self._asked().items()) if pair[0] < answer.place]
         asked = dict([*earlier, (answer.place, answer.asked)][-KEPT_ANSWERS:])
@@ -195,6 +196,6 @@ class RunMemory:
                 self._pieces.remove(name)
 
     def forget(self) -> None:
-        """The run is over."""
+        """Deletes everything stored of the run, which is over."""
         for name in self._pieces.names():
             self._pieces.remove(name)

@@ -1,8 +1,9 @@
-"""The server's side of a federation over a network: it brings the silos together for each step.
+"""The server's side of a federation over a network.
 
-Every exchange has a *place* in the run, and a silo remembers the last place that it answered at.
-So an envelope can be sent twice, a silo that was away is told what it missed, and a server that was
-killed begins its round again: whoever answered already gives the same answer.
+Every exchange has a *place* in the run, and a silo remembers the place of its last answer. So an
+envelope can be sent twice; a silo that was away replays what it missed, without sending answers
+again; and a server that was killed repeats its round, in which silos that had already answered
+give the same answer.
 """
 
 import logging
@@ -23,24 +24,24 @@ from feddep.learning.evaluation import Scores
 from feddep.runtime.envelope import Channel, Envelope, Undelivered
 
 FAILED = "cannot answer"
-"""So begins the refusal of a silo that is in trouble and may answer later."""
+"""A refusal that begins like this is a passing failure: the silo may answer later."""
 
 _MOST_CHARACTERS = 300
-_LONGEST_REFUSAL = 2000  # of a whole run: it lists every line of the consent that forbids it
+_LONGEST_REFUSAL = 2000  # the refusal of a run lists every line of the consent that forbids it
 _LONGEST_PAUSE = 10.0
 log = logging.getLogger("feddep")
 
 
 @dataclass
 class _Exchange:
-    """Where one exchange stands.
+    """The progress of one exchange.
 
     Attributes:
         place: its place in the run.
         waiting: requests without an answer.
-        replies: those that passed inspection.
-        poisoned: clients whose replies did not.
-        excuses: why other clients do not answer, as far as they said.
+        replies: replies that passed inspection.
+        poisoned: clients whose replies did not pass.
+        excuses: why other clients do not answer, if they said so.
     """
 
     place: str
@@ -59,13 +60,14 @@ class RemoteRuntime:
 
     Args:
         channel: carries the envelopes.
-        agreement: what is run; sent to whoever forgot it.
+        agreement: what to run; sent again to a silo that lost it.
         silos: the addresses of clients 0, 1, …
-        folder: where the requests are kept, and who was left out.
-        wait_policy: how long to wait for whom.
-        nodes: of each silo, as far as it counts any; None if only their sum is known.
-        largest_norm: of what a reply may hold.
-        measure: scores a classifier on the whole graph, where somebody has it; in a simulation.
+        folder: where requests and left-out replies are stored.
+        wait_policy: how long to wait for which silos.
+        nodes: each silo's number of nodes, which bounds the counts that it may report; None if
+            only their sum is known.
+        largest_norm: the largest norm that a reply may have.
+        measure: scores a classifier on the whole graph, in a simulation; None between real silos.
     """
 
     def __init__(
@@ -95,14 +97,14 @@ class RemoteRuntime:
 
     @property
     def offences(self) -> list[Offence]:
-        """The replies that were left out so far, before the server was killed as well."""
+        """All replies left out so far, including those before the server was last restarted."""
         return self._left_out.offences
 
     def exchange(self, requests: Sequence[Request]) -> list[Reply]:
-        """Asks every silo; the replies of those that answered in time and passed inspection.
+        """Asks every silo, and returns the replies that came in time and passed inspection.
 
         Raises:
-            InterruptedRunError: too few answered; the run can be resumed.
+            InterruptedRunError: too few silos answered; the run can be resumed.
         """
         wait_policy, place = self._wait_policy, self._next_place(requests[0])
         self._log.write(place, requests)
@@ -127,30 +129,35 @@ class RemoteRuntime:
         return [step.replies[client] for client in asked if client in step.replies]
 
     def states(self) -> list[State]:
-        """None: silos keep their memories."""
+        """Nothing: silos keep their own states."""
         return []
 
     def restore(self, states: Sequence[State]) -> None:
-        """Nothing: silos keep their memories."""
+        """Does nothing: silos keep their own states."""
 
     def measure(self, classifier: Arrays | None) -> "Future[list[Scores]]":
-        """Scores on the whole graph, where there is one; between real silos nobody has it."""
+        """Scores on the whole graph in a simulation; nothing between real silos."""
         done: Future[list[Scores]] = Future()
         known = self._measure is not None and classifier is not None
         done.set_result([self._measure(classifier)] if known else [])  # type: ignore[misc, arg-type]
         return done
 
     def close(self, arrays: Arrays, news: Mapping[str, Any]) -> None:
-        """Gives every silo the result; one that is away is waited for as in a round."""
+        """Sends every silo the result, waiting for absent ones as long as in a round.
+
+        Args:
+            arrays: the final classifier, if the method has one for all.
+            news: what else goes into the header.
+        """
         envelope = Envelope({"kind": "close", "run": self._run, **news}, arrays)
         envelopes = dict.fromkeys(range(self.clients), envelope)
         answers = self._answers(envelopes, self._wait_policy.grace)
         for client in range(self.clients):
             if client not in answers:
-                log.warning("client %d is away and does not get the result", client)
+                log.warning("client %d does not answer and does not get the result", client)
             elif "refused" in answers[client].header:
                 log.warning(
-                    "client %d does not take the result: %s", client, refusal(answers[client])
+                    "client %d does not accept the result: %s", client, refusal(answers[client])
                 )
 
     def _next_place(self, request: Request) -> str:
@@ -163,9 +170,9 @@ class RemoteRuntime:
         return bool(step.replies) and self._wait_policy.suffices(step.answered, self.clients)
 
     def _ask(self, step: _Exchange, seconds: float) -> bool:
-        """Sends what is missing once, and takes in what comes back.
+        """Sends the unanswered requests once, and processes the answers.
 
-        Returns whether a silo is down, in trouble or behind: it is asked again, after a pause.
+        Returns whether a silo was down, failed or behind, so that it must be asked again.
         """
         previous = self._log.before(step.place)
         envelopes = {
@@ -211,7 +218,7 @@ class RemoteRuntime:
         return Envelope(header, request.arrays)
 
     def _take(self, step: _Exchange, request: Request, answer: Envelope) -> None:
-        """Accepts a reply, or leaves it out and says why."""
+        """Accepts a reply, or leaves it out and logs why."""
         expected = self._expected[request.client]
         try:
             reply = reply_of(answer)
@@ -230,11 +237,12 @@ class RemoteRuntime:
     def _bring_up_to_date(
         self, request: Request, last: object, place: str, seconds: float
     ) -> Envelope | None:
-        """Tells a silo what it missed or lost; what it answers to that stays with it.
+        """Sends a silo what it missed or lost, to be replayed without sending answers again.
 
-        A silo that does not answer in time will say again where it is. If it refuses, its refusal.
+        Returns its refusal, if it refuses. A silo that does not finish in time will report its
+        place again when it is next asked.
         """
-        log.warning("client %d comes back: it is told what it missed", request.client)
+        log.warning("client %d is back and replays what it missed", request.client)
         until = time.monotonic() + seconds
         silo = self._silos[request.client]
         for envelope in self._missed(
@@ -258,11 +266,11 @@ class RemoteRuntime:
         return Envelope({"kind": "agree", "client": client, **self._agreement})
 
     def agree(self, clients: Sequence[int]) -> dict[int, Mapping[str, Any]]:
-        """Tells silos about the run; what each says about its privacy.
+        """Asks silos to agree to the run, and returns the privacy guarantee that each states.
 
         Raises:
-            InputError: a silo refuses; it says why.
-            InterruptedRunError: one does not answer.
+            InputError: a silo refuses; the message says why.
+            InterruptedRunError: a silo does not answer.
         """
         wait = self._wait_policy.wait
         found = self._answers({client: self._about_the_run(client) for client in clients}, wait)
@@ -273,13 +281,13 @@ class RemoteRuntime:
         missing = [str(client) for client in clients if client not in found]
         if missing:
             raise InterruptedRunError(
-                f"no answer from client {', '.join(missing)} within {wait:g} s; the same command "
-                "with --resume goes on"
+                f"no answer from client {', '.join(missing)} within {wait:g} s; run the same "
+                "command with --resume to continue"
             )
         return {client: found[client].header for client in sorted(found)}
 
     def _answers(self, envelopes: Mapping[int, Envelope], seconds: float) -> dict[int, Envelope]:
-        """What the clients answer that do so in time; envelopes go out again until then."""
+        """The clients' answers that come in time; unanswered envelopes are sent again."""
         until = time.monotonic() + seconds
         found: dict[int, Envelope] = {}
         while len(found) < len(envelopes) and (left := until - time.monotonic()) > 0:
@@ -305,13 +313,13 @@ class RemoteRuntime:
         else:
             found += f", fewer than the quorum; missing: {missing}"
         return InterruptedRunError(
-            f"{found}. The same command with --resume goes on from the last round; it may have a "
-            "lower --quorum"
+            f"{found}. Run the same command with --resume to continue from the last round, with a "
+            "lower --quorum if need be"
         )
 
 
 def one_line(text: object, most: int = _MOST_CHARACTERS) -> str:
-    """What somebody else said, fit for one line of a log, a record or a terminal."""
+    """A stranger's text, made fit for one line of a log, a record or a terminal."""
     if not isinstance(text, str):
         return f"(no text but {type(text).__name__})"
     line = "".join(sign if sign.isprintable() else " " for sign in text[:most])
@@ -319,15 +327,15 @@ def one_line(text: object, most: int = _MOST_CHARACTERS) -> str:
 
 
 def refusal(answer: Envelope, most: int = _MOST_CHARACTERS) -> str:
-    """Why a silo refuses, in its own words."""
+    """The reason that a silo gives for its refusal."""
     return one_line(answer.header["refused"], most)
 
 
 def reply_of(answer: Envelope) -> Reply:
-    """A reply as it came over the wire; its content is not trusted yet.
+    """The reply in an envelope, before inspection: its content is not trusted yet.
 
     Raises:
-        RuntimeFailureError: it is none.
+        RuntimeFailureError: the envelope holds something else.
     """
     try:
         client = int(answer.header["client"])
@@ -340,16 +348,16 @@ def reply_of(answer: Envelope) -> Reply:
 def meet(
     channel: Channel, silos: int, wait_policy: WaitPolicy, *, all_of_them: bool = True
 ) -> dict[int, Mapping[str, Any]]:
-    """Waits until so many silos are connected and have introduced themselves; theirs by address.
+    """Waits until silos have connected, and returns their introductions by address.
 
     Args:
-        channel: reaches them.
-        silos: how many there are.
+        channel: reaches the silos.
+        silos: how many silos there are.
         wait_policy: how long to wait.
-        all_of_them: or, after the grace, a quorum.
+        all_of_them: wait for all; otherwise a quorum suffices, after ``grace`` seconds.
 
     Raises:
-        InterruptedRunError: fewer came.
+        InterruptedRunError: too few connected.
     """
     began = time.monotonic()
     hello = Envelope({"kind": "hello"})
@@ -361,7 +369,7 @@ def meet(
             if enough:
                 break
             raise InterruptedRunError(
-                f"{len(known)} of {silos} silos are connected after {wait_policy.wait:g} s; start "
+                f"{len(known)} of {silos} silos connected within {wait_policy.wait:g} s; start "
                 "the others and run the same command again"
             )
         new = [address for address in channel.addresses() if address not in known]
@@ -370,7 +378,7 @@ def meet(
             if isinstance(answer, Envelope):
                 known[address] = answer.header
             else:
-                log.warning("a silo cannot introduce itself: %s", one_line(answer.reason))
+                log.warning("a silo did not introduce itself: %s", one_line(answer.reason))
         if len(known) < silos:
             time.sleep(min(1.0, left))
     return known

@@ -1,4 +1,4 @@
-"""A run on the server's disk: what was asked, to be told again, and whose reply was left out."""
+"""A run on the server's disk: what was asked, for silos that missed it, and what was left out."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -11,22 +11,22 @@ from feddep.runtime.worker import pack_requests
 
 
 def place_of(phase: int, round: int, step: int) -> str:
-    """The place of an exchange in a run. Places sort as the exchanges follow each other."""
+    """The place of an exchange in a run. Places sort in the order of the exchanges."""
     return f"{phase:02d}-{round:06d}-{step:02d}"
 
 
 class RequestLog:
-    """One file for each exchange, named after its place in the run.
+    """The requests of every exchange, one file each, named after its place in the run.
 
     Args:
-        folder: where they are; made when the first is written.
+        folder: where the files are; the first write creates it.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def write(self, place: str, requests: Sequence[Request]) -> None:
-        """Keeps what is about to be sent. Later places, of a round that is redone, are dropped."""
+        """Stores what is about to be sent; deletes later places, from a round that is redone."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # it holds what silos sent
         for later in self._places():
             if later > place:
@@ -34,14 +34,14 @@ class RequestLog:
         write_atomically(self._folder / f"{place}.bin", pack_requests(requests))
 
     def before(self, place: str) -> str | None:
-        """The exchange that came before this one, if any."""
+        """The place of the exchange before this one, or None."""
         earlier = [other for other in self._places() if other < place]
         return earlier[-1] if earlier else None
 
     def between(
         self, after: str | None, before: str, client: int
     ) -> Iterator[tuple[str, str | None, Request]]:
-        """What one client was asked after one place and before another: place, the one before."""
+        """One client's requests between two places, each with its place and the place before."""
         previous = after
         for place in self._places():
             if (after is None or place > after) and place < before:
@@ -61,7 +61,7 @@ class RequestLog:
 
 @dataclass(frozen=True)
 class Offence:
-    """A reply that was left out, and why."""
+    """A reply that was left out of a step, and why."""
 
     client: int
     phase: str
@@ -70,10 +70,10 @@ class Offence:
 
 
 class OffenceLog:
-    """One line for each offence, with its place in the run.
+    """The offences of a run, one line each, with their places.
 
     Args:
-        file: where they are; made when the first is noted.
+        file: where they are stored; the first offence creates it.
     """
 
     def __init__(self, file: Path) -> None:
@@ -86,16 +86,16 @@ class OffenceLog:
 
     @property
     def offences(self) -> list[Offence]:
-        """All of them, in order."""
+        """All offences, in order."""
         return [offence for _, offence in self._noted]
 
     def note(self, place: str, offence: Offence) -> None:
-        """Adds one."""
+        """Adds an offence."""
         self._noted.append((place, offence))
         self._write()
 
     def forget_from(self, place: str) -> None:
-        """Drops those of this place and of later ones, which are redone."""
+        """Deletes the offences of this place and of later ones, which are redone."""
         before = [entry for entry in self._noted if entry[0] < place]
         if len(before) < len(self._noted):
             self._noted = before

@@ -1,4 +1,4 @@
-"""Envelopes over Flower's grid."""
+"""A channel over Flower's grid."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -12,13 +12,13 @@ from feddep.runtime.envelope import Envelope, Undelivered
 from feddep.runtime.flower.codec import from_record, to_record
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
-_TTL = 12 * 3600.0  # of a message, in seconds; an answer that comes late is still an answer
+_TTL = 12 * 3600.0  # lifetime of a message in seconds: a late answer is still accepted
 
 
 class FlowerChannel:
     """A :class:`~feddep.runtime.envelope.Channel` over a grid of SuperNodes.
 
-    Every envelope is a message of type ``query``, which a new process of the silo answers.
+    Every envelope is a message of type ``query``; at the silo, Flower starts a process for it.
     """
 
     def __init__(self, grid: Grid) -> None:
@@ -26,13 +26,13 @@ class FlowerChannel:
         self._pushed: dict[str, tuple[int, Mapping[str, Any]]] = {}
 
     def addresses(self) -> Sequence[int]:
-        """The connected nodes; Flower lists them in no order."""
+        """The connected nodes, sorted, as Flower lists them in no order."""
         return sorted(self._grid.get_node_ids())
 
     def deliver(
         self, envelopes: Mapping[int, Envelope], seconds: float
     ) -> dict[int, Envelope | Undelivered]:
-        """Pushes all envelopes and pulls until all are answered or the time is up.
+        """Pushes all envelopes, and pulls until all are answered or the time is up.
 
         An envelope that is delivered again may be answered twice; the first answer that is not an
         error counts. When a node could not answer, the error comes from the link, not from the

@@ -1,4 +1,4 @@
-"""Many silos on one machine, or a cluster, through Flower's simulation on Ray."""
+"""Many simulated silos on one machine or on a cluster, through Flower's simulation on Ray."""
 
 import logging
 import os
@@ -28,10 +28,10 @@ def simulate(
 
     Args:
         main: the server's part.
-        client_app: every silo's part.
-        silos: how many.
-        cores: of this machine to use; each silo at work takes one.
-        address: of a Ray cluster that is already running; None starts Ray on this machine.
+        client_app: the app of every silo.
+        silos: number of silos.
+        cores: number of cores of this machine to use; a working silo takes one.
+        address: address of a running Ray cluster; None starts Ray on this machine.
 
     Raises:
         RuntimeFailureError: the simulation itself failed; an error in ``main`` is raised as it is.
