@@ -10,7 +10,7 @@ from feddep.runs.records import make_record, thin_history
 from feddep.scenario.build import resolve
 from feddep.scenario.spec import RunSpec
 from feddep.sweeps.declaration import Cell
-from feddep.sweeps.sweep import _spec
+from feddep.sweeps.sweep import spec_of
 from feddep_study.source import declared_sweep
 
 LEVELS = {"cora": 0.88, "citeseer": 0.76, "pubmed": 0.87, "msacademic": 0.94, "synthetic": 0.8}
@@ -162,7 +162,7 @@ def lost_share_of(spec: RunSpec) -> float:
 
 def row_of(cell: Cell, *, history: bool = False) -> dict[str, Any]:
     spec = resolve(RunSpec().with_settings(cell), cell)
-    one_run = _spec(cell)  # it may serve several cells and sweeps
+    one_run = spec_of(cell)  # it may serve several cells and sweeps
     rng = random.Random(repr(one_run))
     entries = history_of(one_run, rng)
     sent = 10**7 if METHODS[spec.method].discloses else 0

@@ -1,6 +1,5 @@
 """Failures and Ctrl-C: exit codes, what is said, and what a stopped run leaves to be resumed."""
 
-import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,6 @@ from safetensors.numpy import load_file
 
 from calls import FILES, RUN, TINY, Feddep, history, interrupt_in, record
 from feddep.errors import RuntimeFailureError
-from feddep.runtime import inprocess
 
 
 def fail_with(error: BaseException) -> Callable[..., None]:
@@ -93,15 +91,6 @@ def test_after_a_run_ctrl_c_is_what_it_was_before(feddep: Feddep):
     before = signal.getsignal(signal.SIGINT)
     feddep(*RUN)
     assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_a_worker_is_out_of_reach_of_ctrl_c_and_of_modules_in_the_current_folder():
-    worker = inprocess._Worker([0], {})
-    try:
-        assert os.getpgid(worker._process.pid) != os.getpgrp()
-        assert "-P" in worker._process.args
-    finally:
-        worker.stop()
 
 
 def test_a_damaged_checkpoint_is_named(feddep: Feddep, monkeypatch: pytest.MonkeyPatch):

@@ -352,13 +352,13 @@ class TestVersions:
     )
     def test_flower_is_held_to_the_range(self, monkeypatch, version, ok):
         monkeypatch.setattr(metadata, "version", lambda name: version)
-        check = checks._package("flwr", "<2,>=1.40")
+        check = checks.package_check("flwr", "<2,>=1.40")
         assert check.ok is ok
         assert ("install flwr" in check.remedy) is not ok
 
     def test_a_local_part_does_not_count(self):
-        assert checks._version("torch", "2.13.0+cpu", "==2.13.0").ok
-        assert not checks._version("torch", "2.12.0+cpu", "==2.13.0").ok
+        assert checks.version_check("torch", "2.13.0+cpu", "==2.13.0").ok
+        assert not checks.version_check("torch", "2.12.0+cpu", "==2.13.0").ok
 
     def test_what_is_missing_is_said(self, monkeypatch):
         def absent(name: str) -> str:

@@ -8,7 +8,7 @@ from direct_channel import DirectChannel, services
 from envelopes import SMALL
 
 from feddep.deployment.protocol import remote_runtime as remote_runtime
-from feddep.deployment.protocol.federate import RUN_NAME, _run_name, federate, in_order
+from feddep.deployment.protocol.federate import RUN_NAME, federate, in_order, run_name
 from feddep.deployment.protocol.wait_policy import WaitPolicy
 from feddep.errors import InputError, InterruptedRunError
 from feddep.reports.run_page import write_run_page
@@ -191,9 +191,9 @@ class TestRecord:
     ],
 )
 def test_a_run_has_one_name(tmp_path, method, begins):
-    name = _run_name(tmp_path, RunSpec(method=method))
+    name = run_name(tmp_path, RunSpec(method=method))
     assert name.startswith(begins)
     assert len(name) == len(begins) + 12
-    assert _run_name(tmp_path, RunSpec(method=method)) == name
+    assert run_name(tmp_path, RunSpec(method=method)) == name
     (tmp_path / RUN_NAME).unlink()
-    assert _run_name(tmp_path, RunSpec(method=method)) != name
+    assert run_name(tmp_path, RunSpec(method=method)) != name

@@ -295,12 +295,11 @@ class TestAddSilo:
 
     def test_a_failure_leaves_nothing(self, kit, monkeypatch):
         before = every_file(kit.folder)
-        write = kits._write
 
-        def failing(path: Path, *rest: object) -> None:
+        def failing(path: Path, content: bytes | str, *_: object) -> None:
             if path.suffix == ".pub":
                 raise OSError(28, "No space left on device")
-            write(path, *rest)
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
 
         monkeypatch.setattr(kits, "_write", failing)
         with pytest.raises(InputError, match="No space left"):

@@ -328,7 +328,7 @@ class TestSilo:
         silo = Silo(silo_file, [str(scripts.folder / "daemon")])
         with pytest.raises(RuntimeFailureError, match="the silo was not ready within"):
             silo.__enter__()
-        assert [process.returncode is not None for process in silo._processes] == [True]
+        assert [process.returncode is not None for process in silo.processes] == [True]
 
     def test_a_node_that_ends_is_started_again(self, silo_file, scripts):
         three = f"[ $(grep -c supernode {scripts.log}) -ge 3 ]"
@@ -351,7 +351,7 @@ from pathlib import Path
 from feddep.deployment.operations import programs
 programs.registration = lambda *_: type("Known", (), {{"ok": True}})
 with programs.Silo(Path({str(silo_file)!r}), {daemon!r}) as silo:
-    print(*(process.pid for process in silo._processes), flush=True)
+    print(*(process.pid for process in silo.processes), flush=True)
     time.sleep(60)
 """
         starter = subprocess.Popen(
@@ -377,7 +377,7 @@ with programs.Silo(Path({str(silo_file)!r}), {daemon!r}) as silo:
             return wait(seconds)
 
         monkeypatch.setattr(process, "wait", impatient)
-        programs._end(process)
+        programs.end_process(process)
         assert process.returncode is not None
 
 

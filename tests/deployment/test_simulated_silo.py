@@ -20,7 +20,7 @@ def answered(small_shards, tmp_path):
     """A envelope goes to a simulated silo; its answer."""
     write_shards(small_shards, tmp_path)
     yield partial(sent, partial(answer, tmp_path))
-    simulated_silo._service.cache_clear()
+    simulated_silo.service_of.cache_clear()
 
 
 def test_a_node_has_the_data_of_its_number(answered, small_shards):
@@ -38,7 +38,7 @@ def test_its_memory_travels_in_the_context(answered, small_shards):
     assert first.arrays
     assert set(own.state["run"]) == {"agreement.json", "state.bin", "00-000000-00.answer"}
     again = Context(1, 2, own.node_config, own.state, {})
-    simulated_silo._service.cache_clear()  # another process
+    simulated_silo.service_of.cache_clear()  # another process
     assert answered(request(agreement), again).header == first.header
     assert answered(request(agreement, 1), again).arrays
     assert answered(Envelope({"kind": "close", "run": "run"}), again).header == {"done": True}

@@ -1,7 +1,9 @@
 """A federation on one machine in real worker processes: the same as in one process."""
 
+import os
+import subprocess
 from contextlib import ExitStack, chdir
-from itertools import chain
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from feddep.errors import InputError
 from feddep.federation.messages import Request, group
 from feddep.federation.run_phases import Progress, run_phases
 from feddep.models.weights import to_arrays
+from feddep.runtime import inprocess
 from feddep.runtime.inprocess import InProcess
 
 FEDAVG = METHODS["fedavg"]
@@ -32,10 +35,20 @@ def processes(small_shards, small_recipe, tmp_path_factory):
     folder = tmp_path_factory.mktemp("user")
     (folder / "random.py").write_text("raise SystemExit('this is not the random of Python')")
     with ExitStack() as stack:
-        with chdir(folder):
+        with chdir(folder), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(inprocess, "subprocess", SimpleNamespace(Popen=start))
             runtime = InProcess(small_shards, FEDAVG, small_recipe, workers=2, device="cpu")
             stack.enter_context(runtime)
         yield runtime
+    STARTED.clear()
+
+
+STARTED = []
+
+
+def start(*command, **options):
+    STARTED.append(subprocess.Popen(*command, **options))
+    return STARTED[-1]
 
 
 def same(one, other):
@@ -86,7 +99,8 @@ def test_one_classifier_is_scored_while_the_workers_go_on(processes, alone, smal
     assert processes.measure(weights).result() == alone.measure(weights).result()
 
 
-def test_all_clients_have_a_worker(processes):
-    clients = [worker.clients for worker in processes._workers]
-    assert len(clients) == 2
-    assert sorted(chain(*clients)) == [0, 1, 2]
+def test_workers_are_out_of_reach_of_ctrl_c_and_of_modules_in_the_current_folder(processes):
+    assert len(STARTED) == 2
+    for process in STARTED:
+        assert os.getpgid(process.pid) != os.getpgrp()
+        assert "-P" in process.args

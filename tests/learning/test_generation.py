@@ -8,6 +8,7 @@ import torch
 
 from agreement import assert_agree, training_terms
 from feddep.graph.graph import Graph, Part
+from feddep.graph.sampling import NeighbourSampler
 from feddep.learning.generation import (
     GeneratorTraining,
     Targets,
@@ -136,6 +137,11 @@ def training():
     return GeneratorTraining(silo, Prototypes(centres, rng.integers(0, 3, 40)), foreign)
 
 
+def sampler(training, graph):
+    spec = training.silo.spec
+    return NeighbourSampler(graph, spec.training.fanout, spec.model.layers)
+
+
 def test_targets_name_the_clusters_of_hidden_neighbours(training):
     impaired, targets = training.impaired, training.targets
     for i in range(len(impaired.remaining)):
@@ -149,7 +155,7 @@ def test_training_lowers_the_loss_that_is_left(training):
     def loss(generator):
         rng = np.random.default_rng(5)
         nodes = np.arange(training.impaired.graph.nodes)
-        ego = training._sampler(training.impaired.graph).sample(nodes, rng)
+        ego = sampler(training, training.impaired.graph).sample(nodes, rng)
         with torch.no_grad():
             generated = generator(training.table, ego, rng)
             everything = replace(generated, kept=torch.ones_like(generated.kept))
@@ -167,9 +173,9 @@ def test_the_classifier_s_gradient_reaches_the_generator(training):
     classifier, generator = silo.classifier(), training.generator()
     with torch.no_grad():
         generator.degree_bias.fill_(3.0)  # so that rows are taken
-    sampler, rng = training._sampler(silo.graph), np.random.default_rng(0)
-    batch = sampler.sample(silo.graph.members(Part.TRAIN)[:8], rng)
-    around = sampler.sample(batch.nodes, rng)
+    lists, rng = sampler(training, silo.graph), np.random.default_rng(0)
+    batch = lists.sample(silo.graph.members(Part.TRAIN)[:8], rng)
+    around = lists.sample(batch.nodes, rng)
     scores = classifier(silo.table, batch, generator(silo.table, around, rng).mean())
     loss = torch.nn.functional.cross_entropy(scores, silo.labels[batch.targets])
     gradients = torch.autograd.grad(loss, [generator.rows, generator.encoder.features])

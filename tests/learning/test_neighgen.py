@@ -11,7 +11,7 @@ from agreement import assert_agree, assert_weights_agree, training_terms
 from feddep.graph.graph import Graph
 from feddep.learning import neighgen
 from feddep.learning.generation import GeneratorTraining
-from feddep.learning.neighgen import HEAD, _largest, descend, generate, pull, shared
+from feddep.learning.neighgen import HEAD, descend, generate, largest_entries, pull, shared
 from feddep.learning.prototypes import EmbeddingSpec, Prototypes
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
@@ -116,7 +116,7 @@ class TestLargest:
     ROWS = np.array([[0.1, -0.9, 0.3, 0.0], [0.5, 0.2, -0.6, 0.4]], np.float32)
 
     def test_the_largest_entries_stay_whatever_their_sign(self):
-        found = _largest(self.ROWS, 2)
+        found = largest_entries(self.ROWS, 2)
         assert sp.issparse(found)
         expected = np.array([[0, -0.9, 0.3, 0], [0.5, 0, -0.6, 0]], np.float32)
         assert np.array_equal(found.toarray(), expected)
@@ -124,10 +124,10 @@ class TestLargest:
 
     @pytest.mark.parametrize("entries", [4, 5, 100])
     def test_more_than_there_are_is_all(self, entries):
-        assert np.array_equal(_largest(self.ROWS, entries).toarray(), self.ROWS)
+        assert np.array_equal(largest_entries(self.ROWS, entries).toarray(), self.ROWS)
 
     def test_no_rows(self):
-        assert _largest(self.ROWS[:0], 2).shape == (0, 4)
+        assert largest_entries(self.ROWS[:0], 2).shape == (0, 4)
 
 
 @pytest.fixture(params=[True, False], ids=["sparse", "dense"])

@@ -90,7 +90,5 @@ def test_a_head_and_embeddings_count(sparse):
 
 
 def test_large_examples_are_added_up_without_a_square_table(monkeypatch):
-    kernel = example_squares._add_sparse
     monkeypatch.setattr(example_squares, "_MOST", 0)
-    monkeypatch.setattr(example_squares, "_add_sparse", kernel.py_func)
     check(ModelSpec(hidden=HIDDEN), toy_graph(sparse=True))

@@ -131,7 +131,7 @@ def test_every_request_gets_its_own_arrays():
             return []
 
     header, arrays = unpack(pack_requests(requests))
-    worker._handle(Echo(), header, arrays)
+    worker.handle(Echo(), header, arrays)
     assert [(r.client, r.phase, r.step, r.round, r.arrays["w"].tolist()) for r in seen] == [
         (5, "p", "s", 3, [5, 5]),
         (7, "p", "s", 3, [7, 7]),

@@ -417,7 +417,7 @@ def test_a_run_after_a_failed_one_is_as_if_there_had_been_none():
 
 def test_a_run_whose_process_dies_is_an_error(monkeypatch):
     monkeypatch.setattr(one_run, "_answer", lambda _: os.kill(os.getpid(), signal.SIGKILL))
-    assert json.loads(one_run._in_a_fork({})) == {"failed": "its process ended with exit code -9"}
+    assert json.loads(one_run.in_a_fork({})) == {"failed": "its process ended with exit code -9"}
 
 
 def test_one_run_answers_line_by_line(monkeypatch, capsys):

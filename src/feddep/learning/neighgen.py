@@ -115,7 +115,8 @@ def generate(
         positions = places // generator.spec.slots
         order = torch.argsort(positions, stable=True)
         rows = found[order].cpu().numpy()
-        return positions[order].cpu().numpy(), rows if entries is None else _largest(rows, entries)
+        kept = rows if entries is None else largest_entries(rows, entries)
+        return positions[order].cpu().numpy(), kept
 
     links: list[npt.NDArray[np.int64]] = []
     parts: list[Features] = []
@@ -148,7 +149,7 @@ def _nearest(
     return torch.from_numpy(dense).to(rows.device)
 
 
-def _largest(rows: npt.NDArray[np.float32], entries: int) -> sp.csr_array:
+def largest_entries(rows: npt.NDArray[np.float32], entries: int) -> sp.csr_array:
     """Each row's largest entries in absolute value, the rest zero."""
     count = min(entries, rows.shape[1])
     columns = np.sort(np.argpartition(-np.abs(rows), count - 1, axis=1)[:, :count], axis=1)

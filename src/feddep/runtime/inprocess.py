@@ -173,7 +173,7 @@ class InProcess:
         for client, graph in enumerate(client_graphs(self._shards, self._method)):
             share_graph(graph, folder / f"client-{client}")
             load.append(len(graph.members(Part.TRAIN)))
-        for clients in _balanced(load, self._worker_count):
+        for clients in balanced(load, self._worker_count):
             worker = _Worker(
                 clients,
                 {
@@ -202,7 +202,7 @@ class _Worker:
                 [sys.executable, "-P", "-m", "feddep.runtime.worker", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 process_group=0,  # so that Ctrl-C reaches the parent only
-                env=os.environ | alone | {"PYTHONPATH": _import_path()},
+                env=os.environ | alone | {"PYTHONPATH": import_path()},
             )
         self._connection: Connection[Any, Any] = Connection(ours.detach())
         self.send(pack({**start, "clients": clients}, {}))
@@ -232,7 +232,7 @@ class _Worker:
         )
 
 
-def _import_path() -> str:
+def import_path() -> str:
     """A worker's module search path: that of this process, in the same order.
 
     Only the current folder, which a notebook has first as "", comes last: otherwise a grp.py in it
@@ -242,7 +242,7 @@ def _import_path() -> str:
     return os.pathsep.join(path or str(Path.cwd()) for path in paths)
 
 
-def _balanced(load: Sequence[int], workers: int) -> list[list[int]]:
+def balanced(load: Sequence[int], workers: int) -> list[list[int]]:
     """Assigns clients to workers, the largest first to the least loaded; each list is sorted."""
     groups: list[list[int]] = [[] for _ in range(workers)]
     for client in sorted(range(len(load)), key=lambda c: (-load[c], c)):

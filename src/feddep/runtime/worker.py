@@ -106,7 +106,8 @@ def unpack_answer(data: bytes) -> tuple[dict[str, Any], Arrays]:
     return header, arrays
 
 
-def _handle(pool: ClientPool, header: Mapping[str, Any], arrays: Arrays) -> bytes:
+def handle(pool: ClientPool, header: Mapping[str, Any], arrays: Arrays) -> bytes:
+    """Answers what :func:`pack_requests` packed."""
     payloads = {number: group(arrays, str(number)) for *_, number in header["requests"]}
     replies = pool.handle(
         [
@@ -137,7 +138,7 @@ def _score_own(pool: ClientPool, header: Mapping[str, Any], arrays: Arrays) -> b
     return pack({"scores": [asdict(scores) for scores in pool.score_own()]}, {})
 
 
-_ANSWERS = {"handle": _handle, "states": _states, "restore": _restore, "score_own": _score_own}
+_ANSWERS = {"handle": handle, "states": _states, "restore": _restore, "score_own": _score_own}
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def main() -> None:
     with suppress(KeyboardInterrupt):  # the process that started this one gets it as well
         outcome(_FIRST)
         for line in sys.stdin:
-            sys.stdout.write(_in_a_fork(json.loads(line)) + "\n")
+            sys.stdout.write(in_a_fork(json.loads(line)) + "\n")
             sys.stdout.flush()
 
 
@@ -38,7 +38,7 @@ def outcome(settings: dict[str, Any], *, history: bool = False) -> dict[str, Any
     return {**found, "history": thin_history(result.history)} if history else found
 
 
-def _in_a_fork(asked: dict[str, Any]) -> str:
+def in_a_fork(asked: dict[str, Any]) -> str:
     """The answer, as JSON in one line."""
     receiver, sender = os.pipe()
     child = os.fork()

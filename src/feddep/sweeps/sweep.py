@@ -93,7 +93,7 @@ class Sweep:
         if not found:
             raise InputError(f"{file} declares no runs; check its lists of values")
         # Grids may overlap. Unknown keys and methods are refused here, before anything runs.
-        cells = list({(_spec(cell), *_names(cell).values()): cell for cell in found}.values())
+        cells = list({(spec_of(cell), *_names(cell).values()): cell for cell in found}.values())
         switches = {name: content[name] for name in SWITCHES}
         return cls(cells, folder / f"{file.stem}.jsonl", **switches)
 
@@ -108,8 +108,8 @@ class Sweep:
 
     def missing(self) -> list[Cell]:
         """The settings that have no record yet."""
-        done = {_spec(cell) for cell, _ in self.records()}
-        return [cell for cell in self.cells if _spec(cell) not in done]
+        done = {spec_of(cell) for cell, _ in self.records()}
+        return [cell for cell in self.cells if spec_of(cell) not in done]
 
     def waiting(self) -> list[tuple[Cell, float]]:
         """The runs to do, each with the seconds it may take.
@@ -118,16 +118,16 @@ class Sweep:
         Cells that resolve to the same settings are one run. Seconds are estimated from the most
         similar runs in this folder, whichever sweep they belong to; without any they are 0.
         """
-        cells = list({_spec(cell): cell for cell in self.missing()}.values())
+        cells = list({spec_of(cell): cell for cell in self.missing()}.values())
         seconds = expected_seconds(cells, [(r["settings"], r["record"]) for r in self._stored()])
         found = list(zip(cells, seconds, strict=True))
         if self.timed:  # a machine's speed varies, which must not favour a method
-            return sorted(found, key=lambda one: _spec(one[0]).seed)
+            return sorted(found, key=lambda one: spec_of(one[0]).seed)
         return sorted(found, key=lambda one: one[1], reverse=True)
 
     def check_data(self) -> None:
         """Refuses data that cannot be loaded, before anything runs; needs none if nothing will."""
-        specs = map(_spec, self.missing())
+        specs = map(spec_of, self.missing())
         for dataset, synthetic in dict.fromkeys((spec.dataset, spec.synthetic) for spec in specs):
             load(dataset, synthetic)
 
@@ -179,14 +179,14 @@ class Sweep:
             append_row(self.results, row)
 
     def _rows(self) -> list[tuple[Cell, Row]]:
-        wanted = {_spec(cell) for cell in self.cells}
+        wanted = {spec_of(cell) for cell in self.cells}
         found: dict[RunSpec, Row] = {}
         for row in self._stored():
             with suppress(InputError):  # settings that are no longer understood
                 spec = _spec_of_row(row)
                 if spec in wanted and self._has_what_counts(row):
                     found[spec] = row
-        return [(cell, found[_spec(cell)]) for cell in self.cells if _spec(cell) in found]
+        return [(cell, found[spec_of(cell)]) for cell in self.cells if spec_of(cell) in found]
 
     def _stored(self) -> Iterator[Row]:
         """All rows of the folder: what another sweep ran counts here too.
@@ -215,10 +215,10 @@ def _spec_of_row(row: Mapping[str, Any]) -> RunSpec:
     used: Mapping[str, Any] = row["record"].get("settings", {})
     known = spec_keys()  # a key may have been removed since
     given = {key: value for key, value in used.items() if key in known}
-    return _spec({**row["settings"], **given, **({"preset": "paper"} if used else {})})
+    return spec_of({**row["settings"], **given, **({"preset": "paper"} if used else {})})
 
 
-def _spec(cell: Cell) -> RunSpec:
+def spec_of(cell: Cell) -> RunSpec:
     """What is run; two cells with the same one are one run."""
     return _specs(json.dumps(cell), presets.FILE)[1]
 

@@ -39,8 +39,11 @@ class Check:
 def versions() -> list[Check]:
     """Checks Python and the packages whose versions matter against feddep's requirements."""
     asked = _requirements()
-    python = _version("python", platform.python_version(), asked.get("python", ""))
-    return [python, *(_package(name, asked.get(name, "")) for name in ("feddep", "flwr", "torch"))]
+    python = version_check("python", platform.python_version(), asked.get("python", ""))
+    return [
+        python,
+        *(package_check(name, asked.get(name, "")) for name in ("feddep", "flwr", "torch")),
+    ]
 
 
 def _requirements() -> dict[str, str]:
@@ -57,15 +60,16 @@ def _requirements() -> dict[str, str]:
     return asked
 
 
-def _package(name: str, asked: str) -> Check:
+def package_check(name: str, asked: str) -> Check:
+    """Checks the version of an installed package."""
     try:
         found = metadata.version(name)
     except metadata.PackageNotFoundError:
         return Check(f"{name} version", False, "not installed", "pip install 'feddep[flower]'")
-    return _version(name, found, asked)
+    return version_check(name, found, asked)
 
 
-def _version(name: str, found: str, asked: str) -> Check:
+def version_check(name: str, found: str, asked: str) -> Check:
     """Checks a version against a range such as ``>=1.40,<2``."""
     fits = all(_fits(found, term) for term in asked.split(",") if term)
     if fits:

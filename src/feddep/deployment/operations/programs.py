@@ -139,7 +139,7 @@ class Server:
     def stop(self) -> None:
         """Stops the server."""
         if self._process is not None:
-            _end(self._process)
+            end_process(self._process)
 
     def _wait_until_it_answers(self) -> None:
         until = time.monotonic() + _START_SECONDS
@@ -198,13 +198,16 @@ class Silo:
     Args:
         path: its configuration file.
         daemon: the program that answers envelopes, without its arguments.
+
+    Attributes:
+        processes: of the daemon and of the SuperNode, as soon as they are started.
     """
 
     def __init__(self, path: Path, daemon: Sequence[str] = DAEMON) -> None:
         self._path, self._config = path, SiloConfig.read(path)
         self._daemon = daemon
         self._cleanup = ExitStack()
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[subprocess.Popen[bytes]] = []
         self._address = ""
 
     def __enter__(self) -> "Silo":
@@ -216,9 +219,9 @@ class Silo:
         with ExitStack() as undo:
             undo.push(self._cleanup.__exit__)
             self._address = self._cleanup.enter_context(socket_address())
-            self._processes = [self._start([*self._daemon, str(self._path), self._address])]
+            self.processes = [self._start([*self._daemon, str(self._path), self._address])]
             self._wait_for(Path(self._address))
-            self._processes.append(self._start_node())
+            self.processes.append(self._start_node())
             undo.pop_all()
         return self
 
@@ -234,7 +237,7 @@ class Silo:
         started = time.monotonic()
         while True:
             time.sleep(0.5)
-            daemon, node = (process.poll() for process in self._processes)
+            daemon, node = (process.poll() for process in self.processes)
             if daemon is not None:
                 return daemon
             if node is None:
@@ -242,7 +245,7 @@ class Silo:
             if time.monotonic() - started > _SIGN_IN_SECONDS:
                 return node
             time.sleep(_SIGN_IN_PAUSE)
-            self._processes[1] = self._start_node()
+            self.processes[1] = self._start_node()
 
     def _start_node(self) -> "subprocess.Popen[bytes]":
         config = self._config
@@ -259,13 +262,13 @@ class Silo:
 
     def _start(self, command: list[str]) -> "subprocess.Popen[bytes]":
         process = _child(command, self._config.state)
-        self._cleanup.callback(_end, process)
+        self._cleanup.callback(end_process, process)
         return process
 
     def _wait_for(self, socket: Path) -> None:
         until = time.monotonic() + _START_SECONDS
         while not socket.exists():
-            if self._processes[0].poll() is not None:
+            if self.processes[0].poll() is not None:
                 raise InputError("the silo cannot start; see the reason above")
             if time.monotonic() > until:
                 raise RuntimeFailureError(f"the silo was not ready within {_START_SECONDS:g} s")
@@ -286,7 +289,7 @@ def _end_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
+def end_process(process: "subprocess.Popen[bytes]") -> None:
     """Terminates a process, and kills it if it does not end."""
     if process.poll() is None:
         process.terminate()

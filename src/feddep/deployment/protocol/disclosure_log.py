@@ -328,12 +328,12 @@ def _parsed(text: bytes, number: int) -> _Line:
     """
     try:
         fields = json.loads(text)
-        spelt_as_written = _canonical(fields) == text
+        spelt_as_written = canonical(fields) == text
     except (ValueError, RecursionError):
         raise DataError(f"line {number} is unparsable: not JSON as the log writes it") from None
     if not isinstance(fields, dict) or not spelt_as_written:
         raise DataError(f"line {number} is unparsable: not spelt as the log spells it")
-    if fields.get("hash") != _hash(fields):
+    if fields.get("hash") != entry_hash(fields):
         raise DataError(f"line {number} has a wrong hash: the line was changed")
     try:
         line = _LINES.validate_python(fields)
@@ -360,18 +360,20 @@ def _chained(head: Head, content: Mapping[str, Any]) -> tuple[bytes, Head]:
     number, previous = head[0] + 1, head[1]
     time = datetime.now(UTC).isoformat(timespec="seconds")
     fields = {"number": number, "time": time, **content, "previous": previous}
-    fields["hash"] = _hash(fields)
-    text = _canonical(fields)
+    fields["hash"] = entry_hash(fields)
+    text = canonical(fields)
     _parsed(text, number)  # never write a line that could not be verified
     return text + b"\n", (number, fields["hash"])
 
 
-def _canonical(fields: Any) -> bytes:
+def canonical(fields: Any) -> bytes:
+    """The one spelling of an entry, which its hash is taken of."""
     return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
-def _hash(fields: Mapping[str, Any]) -> str:
-    return _sha256(_canonical({key: value for key, value in fields.items() if key != "hash"}))
+def entry_hash(fields: Mapping[str, Any]) -> str:
+    """The hash of an entry's other fields."""
+    return _sha256(canonical({key: value for key, value in fields.items() if key != "hash"}))
 
 
 def _sha256(data: bytes) -> str:

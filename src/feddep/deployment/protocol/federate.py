@@ -97,7 +97,7 @@ def federate(
         )
     _check_versions(met)
     members = _met_again([member for member, _ in earlier], met) if earlier else _first_met(met)
-    agreement = _agreement(_run_name(folder.path, spec), spec, members)
+    agreement = _agreement(run_name(folder.path, spec), spec, members)
     remote_runtime = RemoteRuntime(
         channel,
         agreement,
@@ -239,7 +239,7 @@ def _is_within(value: object, largest: float) -> bool:
     return isinstance(value, int | float) and type(value) is not bool and 0 <= value <= largest
 
 
-def _run_name(folder: Path, spec: RunSpec) -> str:
+def run_name(folder: Path, spec: RunSpec) -> str:
     """The run's name: unique, and the same when the run is resumed."""
     file = folder / RUN_NAME
     if not file.exists():

@@ -27,13 +27,13 @@ def simulated_app(shards: Path) -> ClientApp:
 
 def answer(shards: Path, message: Message, context: Context) -> Message:
     """Answers one envelope for the silo of this node."""
-    service = _service(shards, int(context.node_config["partition-id"]))
+    service = service_of(shards, int(context.node_config["partition-id"]))
     memory = partial(_memory, context.state)
     return reply_to(message, lambda envelope: service.answer(envelope, memory))
 
 
 @lru_cache(maxsize=8)
-def _service(shards: Path, number: int) -> SiloService:
+def service_of(shards: Path, number: int) -> SiloService:
     """A simulated silo. Cached: a process of the simulation works for several in turn."""
     graph = lru_cache(maxsize=1)(partial(read_graph, shards / client_folder(number)))
     return SiloService(f"client-{number:03d}", graph, client=number)
