@@ -61,7 +61,7 @@ def test_what_all_clients_agree_on_stays_as_it_is():
 )
 def test_other_names_or_shapes_are_refused(other):
     one = {"w": np.ones((2, 2))}
-    with pytest.raises(InputError, match="names or shapes: number 3 of 3 from the first"):
+    with pytest.raises(InputError, match="update 3 of 3 does not match the first one: "):
         weighted_mean([one, one, other], [1, 1, 1])
 
 

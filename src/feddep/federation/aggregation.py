@@ -1,4 +1,4 @@
-"""One set of weights from those of many clients: averaged, or so that a few cannot spoil it."""
+"""One set of weights from many clients': their mean, or a rule that a few clients cannot spoil."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -20,18 +20,19 @@ def aggregate(
     spec: AggregationSpec,
     sent: Arrays | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
-    """The clients' weights as one, by the rule of the spec; by default :func:`weighted_mean`.
+    """Combines the clients' weights by the rule of the spec; by default :func:`weighted_mean`.
 
     Median and trimmed mean (Yin et al. 2018) are taken coordinate by coordinate, and every client
-    counts once: a weight is a claim of the client's, and one that lies about its weights may lie
-    about its training nodes too. A client of weight 0 (without training nodes) does not count.
+    counts once: how many training nodes a client has is its own claim, and a client that lies
+    about its weights may lie about that too. A client of weight 0 (without training nodes) does
+    not count.
 
     Args:
-        clients: what those sent who answered, in the clients' order.
+        clients: the weights of the clients that answered, in the clients' order.
         weights: their training nodes.
-        spec: the rule, and how far a client may move away from what it was sent.
-        sent: the weights that the clients started from; None where each had its own, and then
-            nothing can be clipped.
+        spec: the rule, and how far a client may move from what it was sent.
+        sent: the weights that the clients started from; None if each had its own, in which case
+            nothing is clipped.
     """
     if spec.clip and sent is not None:
         clients = [clipped(sent, arrays, spec.clip) for arrays in clients]
@@ -53,10 +54,10 @@ def weighted_mean(
 ) -> dict[str, npt.NDArray[Any]]:
     """Σᵢ wᵢ Wᵢ / Σᵢ wᵢ, array by array (McMahan et al. 2017).
 
-    The paper's Eq. 1 weights clients 1/M; weighting by training nodes is the usual FedAvg and
+    The paper's Eq. 1 weights clients by 1/M; weighting by training nodes is the usual FedAvg, and
     what we do. Sums are in double precision and in the clients' order, so they do not depend on
-    who answered first, and what all clients agree on stays as it is to the last bit. A client of
-    weight 0 (without training nodes) does not count.
+    who answered first, and what all clients agree on is kept to the last bit. A client of weight 0
+    (without training nodes) does not count.
     """
     _check_alike(clients, weights)
     total = float(sum(weights))
@@ -72,11 +73,10 @@ def weighted_mean(
 def clipped(sent: Arrays, arrays: Arrays, clip: float) -> Arrays:
     """The weights with their change against ``sent`` shortened to norm ``clip``.
 
-    A shorter change stays as it is to the last bit. One that is too large to have a norm, or not
-    a number at all, is no change.
+    A shorter change is kept to the last bit. One whose norm is not finite is dropped.
     """
-    if _shapes(sent) != _shapes(arrays):
-        raise InputError("a client sent other names or shapes than those that it was sent")
+    if mismatch := _mismatch(arrays, sent):
+        raise InputError(f"a client's update does not match the global model: {mismatch}")
     with np.errstate(over="ignore", invalid="ignore"):
         change = {name: arrays[name].astype(np.float64) - sent[name] for name in arrays}
         norm = math.sqrt(sum(float(np.vdot(array, array)) for array in change.values()))
@@ -96,13 +96,13 @@ def _median(values: Floats) -> Floats:
 
 
 def _trimmed_mean(trim: float) -> Callable[[Floats], Floats]:
-    """Rounded up, or with few clients a small share would cut off nobody; somebody stays."""
+    """The share is rounded up, so that it cuts off somebody even with few clients; one stays."""
 
     def centre(values: Floats) -> Floats:
         count = len(values)
         cut = min(math.ceil(trim * count - 1e-9), (count - 1) // 2)
         kept: Floats = np.sort(values, axis=0)[cut : count - cut]
-        mean: Floats = np.clip(kept.mean(axis=0), kept[0], kept[-1])  # rounding leads nowhere else
+        mean: Floats = np.clip(kept.mean(axis=0), kept[0], kept[-1])  # whatever rounding does
         return mean
 
     return centre
@@ -112,12 +112,18 @@ def _check_alike(clients: Sequence[Arrays], weights: Sequence[float]) -> None:
     if float(sum(weights)) <= 0:
         raise InputError("no client has a training node, so there is nothing to average")
     for number, arrays in enumerate(clients):
-        if _shapes(arrays) != _shapes(clients[0]):  # numpy would stretch an array that fits
+        if mismatch := _mismatch(arrays, clients[0]):  # numpy would broadcast
             raise InputError(
-                f"weights to be averaged differ in names or shapes: number {number + 1} of "
-                f"{len(clients)} from the first"
+                f"update {number + 1} of {len(clients)} does not match the first one: {mismatch}"
             )
 
 
-def _shapes(arrays: Arrays) -> dict[str, tuple[int, ...]]:
-    return {name: array.shape for name, array in arrays.items()}
+def _mismatch(arrays: Arrays, expected: Arrays) -> str | None:
+    """The first name or shape that differs, if any."""
+    for name in sorted(arrays.keys() | expected.keys()):
+        found, right = (
+            str(parts[name].shape) if name in parts else "absent" for parts in (arrays, expected)
+        )
+        if found != right:
+            return f"{name} is {found}, expected {right}"
+    return None

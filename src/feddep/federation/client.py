@@ -1,4 +1,4 @@
-"""A client: it answers requests from its own data, and refuses to send what is not declared."""
+"""A client answers requests from its own data and refuses to send what is not declared."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""What the arrays of a message are: each kind knows the names, types, shapes and sizes it allows.
+"""Kinds of content that a message may carry, each with the names, types, shapes and sizes allowed.
 
 A phase declares, for every step, which group of arrays is of which kind
-(:class:`~feddep.federation.phase.Step`). Whoever receives a message holds it against that.
+(:class:`~feddep.federation.phase.Step`). Whoever receives a message checks it against that.
 """
 
 import math
@@ -20,16 +20,16 @@ Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 
 Problems = Iterator[str]
-"""What is wrong with a message, worst first. Only the first one is ever asked for, so each check
-may rely on the ones before it."""
+"""What is wrong with a message. Only the first problem is ever asked for, so each check may rely
+on the ones before it."""
 
-MOST_NEIGHBOURS = 1000  # that a client is told of, for each node of the federation
+MOST_NEIGHBOURS = 1000  # that a client may receive, for each node of the federation
 _LARGEST = 2**53
 _SHOWN = 60
 
 
 class Count(Enum):
-    """A number of rows that the spec does not tell."""
+    """A number of rows that does not follow from the spec."""
 
     NODES = "one for each node of the client"
     SOME_NODES = "at most one for each node of the client"
@@ -47,14 +47,13 @@ class Number(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What whoever looks at a message knows besides.
+    """What is known besides the message itself.
 
     Attributes:
-        nodes: of the client; None if they are not known.
-        all_nodes: of the federation; None if they are not known.
-        asked: arrays of the request, that is of the message itself or of the one it answers.
-        largest_norm: of a change of weights, and of each row of everything else; None leaves it
-            open.
+        nodes: number of nodes of the client; None if unknown.
+        all_nodes: number of nodes of the federation; None if unknown.
+        asked: arrays of the request: the message itself, or the one it answers.
+        largest_norm: of a change of weights, and of each row of anything else; None sets no limit.
     """
 
     nodes: int | None = None
@@ -63,7 +62,7 @@ class Seen:
     largest_norm: float | None = None
 
     def rows(self, count: "int | Count", least: int) -> tuple[int, int]:
-        """The fewest and the most rows that there may be."""
+        """The smallest and the largest number of rows allowed."""
         if isinstance(count, int):
             return least, count
         if count is Count.ASKED:
@@ -86,28 +85,28 @@ class Content(ABC):
 
     @abstractmethod
     def problems(self, name: str, arrays: Arrays, seen: Seen) -> Problems:
-        """What is wrong with a group that is there.
+        """What is wrong with a group in a message.
 
         Args:
             name: of the group.
-            arrays: of the group, by their full names; they are finite and of types that travel.
+            arrays: of the group, by full name; finite, and of types that may be sent.
             seen: what else is known.
         """
 
     def largest_bytes(self, nodes: int) -> int:
-        """How large the group can get at a client with so many nodes; 0 where nothing tells."""
+        """The largest size of the group at a client with this many nodes; 0 if unbounded."""
         return 0
 
 
 @dataclass(frozen=True)
 class Rows(Content):
-    """One array: a row for each of some things, ``Rows(10, (64,))`` is at most ``(10, 64)``.
+    """One array with a variable number of rows: ``Rows(10, (64,))`` is at most ``(10, 64)``.
 
     Attributes:
-        count: the largest number of rows (at least one), or what they are counted by.
+        count: the largest number of rows (at least one is expected), or what determines it.
         axes: exact sizes of the further axes.
         dtype: of the array.
-        means_of: each row is a mean over at least so many nodes; 0 says nothing about that.
+        means_of: each row is a mean over at least this many nodes; 0 makes no statement.
     """
 
     count: int | Count
@@ -151,9 +150,9 @@ class Exactly(Content):
 
 @dataclass(frozen=True)
 class Weights(Content):
-    """Weights of a model, one part for each: ``classifier/bias``, ``classifier/own``, …
+    """Weights of a model, one part for each parameter: ``classifier/bias``, ``classifier/own``, …
 
-    Their norm is that of the change against what the request holds of the same name.
+    Their norm is that of the change against the array of the same name in the request.
 
     Attributes:
         shapes: every part with its exact shape.
@@ -197,8 +196,8 @@ class Parts(Content):
     """A group whose parts are of several kinds.
 
     Attributes:
-        contents: every part with what it is; none may be missing.
-        aligned: parts that have the same number of rows.
+        contents: the kind of every part; none may be missing.
+        aligned: parts that must have the same number of rows.
     """
 
     contents: Mapping[str, Content]
@@ -222,7 +221,7 @@ class Parts(Content):
 
 @dataclass(frozen=True)
 class ByPeer(Content):
-    """The same of each of some other clients: ``foreign/2`` is client 2's."""
+    """The same kind from several other clients: ``foreign/2`` is client 2's."""
 
     content: Content
 
@@ -291,11 +290,11 @@ class Table(Content):
 class Gradients(Content):
     """Answers to arrays of the request, one by one: ``gradients/2`` to ``generated/2``.
 
-    They are optional, and not bounded: they may be long because a third party sent rows or weights
-    far out to be compared with, see :func:`~feddep.federation.inspection.without_long_gradients`.
+    They are optional and not bounded: a third client may have caused long ones, by sending rows
+    or weights that are far off; see :func:`~feddep.federation.inspection.without_long_gradients`.
 
     Attributes:
-        of: the parts that have gradients, by their last name; None if all that was sent has.
+        of: the parts that have gradients, by their last name; None if all parts do.
     """
 
     of: Collection[str] | None = None
@@ -323,7 +322,7 @@ def optional(content: Content) -> Content:
 
 
 def longest_row(array: Array) -> float:
-    """The largest norm along the last axis; the numbers of a list have no row in common."""
+    """The largest norm along the last axis; in a vector each number is a row of its own."""
     values = array.astype(np.float64)
     with np.errstate(over="ignore"):
         norms = np.abs(values) if values.ndim < 2 else np.sqrt((values**2).sum(axis=-1))
@@ -331,7 +330,7 @@ def longest_row(array: Array) -> float:
 
 
 def short(value: object) -> str:
-    """A value that somebody else chose, fit for one line: a huge number has no text at all."""
+    """A value chosen by a peer, cut to fit one line; a huge number cannot even be printed."""
     try:
         text = repr(value)
     except ValueError:
@@ -358,7 +357,7 @@ def _row_norm_problems(name: str, array: Array, largest: float | None) -> Proble
 
 
 def _is_sparse(parts: Arrays, columns: int) -> bool:
-    """Whether three arrays are the rows of a matrix: lists that begin and end where they should."""
+    """Whether three arrays are a valid CSR matrix."""
     indptr, indices, data = (parts[name] for name in ("indptr", "indices", "data"))
     if not all(array.ndim == 1 for array in (indptr, indices, data)) or not len(indptr):
         return False

@@ -1,10 +1,9 @@
-"""Looking at everything that crosses before it is used: peers may be broken, or hostile.
+"""Inspecting every message before it is used: peers may be broken, or hostile.
 
-The server inspects replies, so that one client can be left out of a round instead of ending it;
-a client inspects requests, since it need not trust the server either. A message that passes has
-the names, types, shapes and sizes that its phase declares for the step, and holds finite numbers
-only. Whether the numbers are *true* nobody can see: against lies there is
-:mod:`feddep.federation.aggregation`.
+The server inspects replies, so that a bad one only costs its client the round; a client inspects
+requests, since it need not trust the server either. A message that passes has the names, types,
+shapes and sizes that its phase declares for the step, and all its numbers are finite. Whether the
+numbers are *true* nobody can see; :mod:`feddep.federation.aggregation` limits what lies can do.
 """
 
 from collections.abc import Generator, Mapping
@@ -27,25 +26,25 @@ from feddep.federation.phase import Step, Steps
 
 _FLOATS = (np.float32, np.float64)
 _LARGEST_COUNT = 2**53  # above it not every whole number is a float
-_LARGEST_NUMBER = 1e100  # sums and products of a few such numbers are still numbers
+_LARGEST_NUMBER = 1e100  # sums and products of a few such numbers are still finite
 
 
 class InspectionError(FeddepError):
-    """A message is not what an honest peer would send; it says whose, and what is wrong."""
+    """A message that an honest peer would not send; it says whose it is and what is wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """What may cross in a run, as far as both sides know it beforehand.
+    """What the messages of a run may hold, as far as both sides know it beforehand.
 
     Attributes:
-        phases: what the steps of each phase carry. A phase that is not here does not belong to
+        phases: what the steps of each phase carry. A phase that is not listed does not belong to
             the run.
         largest_bytes: of the arrays of one message.
         largest_norm: of what a reply holds, see :class:`~feddep.federation.content.Seen`.
-        nodes: how many nodes the client has; no node beyond is asked for, and no more are
-            counted. None does not look.
-        all_nodes: of the federation; what counts if a client's own are not known.
+        nodes: how many nodes the client has, a limit for node numbers and counts; None checks
+            neither.
+        all_nodes: of the federation; the limit where a client's own number is not known.
     """
 
     phases: Mapping[str, Steps]
@@ -55,13 +54,13 @@ class Expected:
     all_nodes: int | None = None
 
     def seen(self, asked: Arrays, *, norm: bool) -> Seen:
-        """What is known of a message that belongs to a request with these arrays."""
+        """What is known besides a message that belongs to a request with these arrays."""
         largest = self.largest_norm if norm else None
         return Seen(nodes=self.nodes, all_nodes=self.all_nodes, asked=asked, largest_norm=largest)
 
 
 def inspect_reply(reply: Reply, request: Request, expected: Expected) -> None:
-    """Lets a reply pass that an honest client could have sent to this request.
+    """Refuses a reply that no honest client could have sent to this request.
 
     Raises:
         InspectionError: it names the client, the phase and what is wrong.
@@ -73,7 +72,7 @@ def inspect_reply(reply: Reply, request: Request, expected: Expected) -> None:
 
 
 def inspect_request(request: Request, expected: Expected) -> None:
-    """Lets a request pass that an honest server could have sent.
+    """Refuses a request that no honest server could have sent.
 
     Raises:
         InspectionError: it names the client that was asked, the phase and what is wrong.
@@ -86,7 +85,7 @@ def inspect_request(request: Request, expected: Expected) -> None:
 
 
 def inspect_result(arrays: Arrays, allowed: Mapping[str, Content], expected: Expected) -> None:
-    """Lets pass what an honest server could give away at the end of a run.
+    """Refuses a final result that no honest server could have sent.
 
     Raises:
         InspectionError: it says what is wrong.
@@ -98,8 +97,8 @@ def inspect_result(arrays: Arrays, allowed: Mapping[str, Content], expected: Exp
 def without_long_gradients(reply: Reply, request: Request, expected: Expected) -> Reply:
     """An inspected reply without the gradients that have a row beyond the largest norm.
 
-    Nobody is to blame for these: they may be long because a third party sent rows or weights far
-    out to be compared with. The server half does without any gradient.
+    The client is not to blame for these: a third client may have sent rows or weights that are
+    far off. The server half can do without any gradient.
     """
     largest = expected.largest_norm
     allowed = expected.phases[request.phase][request.step].reply
@@ -133,7 +132,7 @@ def _request_problems(request: Request, expected: Expected) -> Problems:
 
 
 def _declared(request: Request, expected: Expected) -> Generator[str, None, Step]:
-    """The declaration that a message goes by."""
+    """The declaration of the step that a message belongs to."""
     if not isinstance(request.phase, str) or request.phase not in expected.phases:
         yield "this phase is not part of the run"
     steps = expected.phases[request.phase]
@@ -159,7 +158,7 @@ def _content_problems(
 
 
 def _array_problems(arrays: Arrays, largest_bytes: int) -> Problems:
-    """Whatever an array is for: it has a name, a type that may travel, and finite numbers."""
+    """What holds for every array: a name, a type that may be sent, and finite numbers."""
     if not isinstance(arrays, Mapping):
         yield f"expected named arrays (got {short(type(arrays).__name__)})"
     for name, array in arrays.items():
@@ -188,7 +187,7 @@ def _number_problems(
             yield f"the number {short(name)} is not declared"
         if not _is_whole(value) and not isinstance(value, float):
             yield f"{name} is no number but {short(value)}"
-        # Nothing was trained on, so there may be no loss; with weight 0 nobody takes it in.
+        # Without training nodes there may be no loss; with weight 0 nobody uses it.
         excused = name == "loss" and metrics.get("training_nodes") == 0 and value != value
         if not excused and not abs(value) <= _LARGEST_NUMBER:
             yield f"{name} is {short(value)}, which is not finite, or as good as"

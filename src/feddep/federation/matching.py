@@ -1,4 +1,4 @@
-"""What a third party does that knows the edges between clients: who links to whom."""
+"""What a third party that knows the edges between clients does with them."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -26,10 +26,10 @@ class Matching:
         self.linked: Sequence[Longs] = [
             np.unique(everything[everything[:, 1] == client, 2]) for client in range(len(known))
         ]
-        """For every client the nodes that others link to, in ascending order."""
+        """For every client, the nodes that others link to, in ascending order."""
 
     def among(self, clients: Collection[int]) -> "Matching":
-        """The edges that lead to these clients only: to those that did show their nodes."""
+        """Only the edges that lead to these clients, the ones that sent their nodes."""
         there = np.array(sorted(clients), np.int64)
         kept = {
             str(client): rows[np.isin(rows[:, 1], there)]
@@ -42,7 +42,7 @@ class Matching:
         return self._crossings[client][:, 0]
 
     def places(self, client: int) -> Longs:
-        """The other end of each, as a place in all clients' ``linked`` nodes put together."""
+        """The other end of each, as a position in the concatenation of all ``linked`` nodes."""
         rows = self._crossings[client]
         first = np.cumsum([0, *map(len, self.linked)])
         places = np.empty(len(rows), np.int64)
@@ -52,10 +52,10 @@ class Matching:
         return places
 
     def told(self, shown: npt.NDArray[Any]) -> list[Arrays]:
-        """For every client the neighbours across its lost edges.
+        """For every client, the neighbours across its lost edges.
 
         Args:
-            shown: a row for each of all clients' ``linked`` nodes put together.
+            shown: a row for each node in the concatenation of all ``linked`` nodes.
         """
         return [
             {"nodes": self.own_nodes(client), "neighbours": shown[self.places(client)]}

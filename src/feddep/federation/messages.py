@@ -16,7 +16,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 """Named arrays. A name is ``group/part`` (``classifier/bias``) or a group alone."""
 
 State = Arrays
-"""What a client or the server remembers: a value that is handed over, never changed in place."""
+"""The memory of a client or the server: a value that is passed on, never changed in place."""
 
 
 _ALIGNMENT = 8
@@ -78,18 +78,18 @@ def group_of(key: str) -> str:
 
 
 def payload_bytes(arrays: Arrays) -> int:
-    """Bytes of the arrays themselves; a control message without arrays counts 0."""
+    """Bytes of the arrays themselves; a message without arrays counts 0."""
     return sum(array.nbytes for array in arrays.values())
 
 
 def pack(header: Mapping[str, Any], arrays: Arrays) -> bytes:
     """Header and arrays in one piece: a length, JSON, then the arrays' bytes. No pickle.
 
-    The arrays are not stored as safetensors, because reading those back copies them: with a
-    model of some megabytes and several clients that is most of a server's memory.
+    The arrays are not stored as safetensors, because reading those back copies them: with a model
+    of a few megabytes and several clients, the copies would be most of a server's memory.
     """
     for name, array in arrays.items():
-        if array.dtype.str not in _DTYPES:  # or it could be stored but never read back
+        if array.dtype.str not in _DTYPES:  # it could be stored but not read back
             raise DataError(f"a message cannot hold {name!r}, which is of type {array.dtype}")
     table = [[name, array.dtype.str, array.shape] for name, array in arrays.items()]
     text = json.dumps({"header": header, "arrays": table}).encode()

@@ -9,13 +9,13 @@ from feddep.federation.messages import Reply, Request, group_of, payload_bytes
 
 
 class Transport(Protocol):
-    """A runtime only carries messages: this one call is all that phases know of it."""
+    """What carries messages; phases know no more of a runtime than this one call."""
 
     def exchange(self, requests: Sequence[Request]) -> list[Reply]:
         """Delivers the requests and returns the replies in the same order.
 
-        A client that is away, or whose reply was refused, has none: whose a reply is, only
-        ``reply.client`` tells.
+        A client that is away, or whose reply was refused, has none, so only ``reply.client`` says
+        whose a reply is.
         """
         ...
 
@@ -23,7 +23,7 @@ class Transport(Protocol):
 def matched(
     requests: Sequence[Request], replies: Sequence[Reply]
 ) -> list[tuple[Request, Reply | None]]:
-    """Every request with its reply, or with None where there is none.
+    """Every request with its reply, or with None if there is none.
 
     Raises:
         RuntimeFailureError: a reply answers no request, or replies are out of order.
@@ -35,7 +35,7 @@ def matched(
         pairs.append((request, left.pop() if answered else None))
     if left:
         raise RuntimeFailureError(
-            f"a reply of client {left[-1].client} came that nobody had asked for, or out of turn"
+            f"a reply from client {left[-1].client} was not asked for, or came out of order"
         )
     return pairs
 
@@ -53,10 +53,10 @@ class Meter:
     """A transport that counts what it passes on.
 
     Args:
-        transport: who really carries the messages.
-        phases: traffic so far; phases that never send stay listed with zeros.
-        sent: how often and how many bytes of what left whom, by ``client/phase/name``; plain
-            numbers go by the name ``numbers``.
+        transport: what actually carries the messages.
+        phases: traffic so far; phases that send nothing stay listed with zeros.
+        sent: what left each client, how often and how many bytes, by ``client/phase/name``; plain
+            numbers have the name ``numbers``.
     """
 
     transport: Transport
@@ -64,12 +64,12 @@ class Meter:
     sent: dict[str, list[int]] = field(default_factory=dict)
 
     def expect(self, names: Iterable[str]) -> None:
-        """Lists phases from the start, so that silence is recorded as zero."""
+        """Lists phases from the start, so that a phase without traffic is recorded as zero."""
         for name in names:
             self.phases.setdefault(name, Traffic())
 
     def exchange(self, requests: Sequence[Request]) -> list[Reply]:
-        """Passes the requests on and counts both ways; what is not answered was sent too."""
+        """Passes the requests on and counts both directions; an unanswered request counts too."""
         replies = self.transport.exchange(requests)
         for request, reply in matched(requests, replies):
             traffic = self.phases.setdefault(request.phase, Traffic())

@@ -1,12 +1,12 @@
 """What a phase is: one conversation, both halves side by side, and all that it may carry.
 
-A phase is a sequence of rounds. In each the server half asks, the client half answers, and both
-hand their state over as values; so whoever runs the rounds can stop after any of them, store the
-values, and go on later, in another process if need be.
+A phase is a sequence of rounds. In each, the server half asks and the client half answers. Both
+take their memory as a value and return it, so a run can stop after any round, store the values, and
+continue later, in another process if need be.
 
 A phase also declares what every step carries in both directions, and what it does with a client's
-edges. Clients, inspection, consent, disclosure log and accountant go by these declarations; what
-is not declared cannot be sent.
+edges. Clients, inspection, consent, disclosure log and accountant read these declarations; what is
+not declared cannot be sent.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,9 +30,9 @@ class Step:
     Attributes:
         request: groups of arrays that the server sends.
         reply: groups of arrays that leave the client.
-        numbers: plain numbers that leave the client with them, all of them each time.
-        releases: how often the reply's arrays may leave in a run where its price depends on that,
-            as that of noised gradients does; None where it does not.
+        numbers: plain numbers that leave the client with them, all of them every time.
+        releases: how often the reply's arrays may leave in a run, if their price depends on that,
+            as it does for noised gradients; otherwise None.
     """
 
     request: Mapping[str, Content] = field(default_factory=dict)
@@ -47,12 +47,12 @@ Steps = Mapping[str, Step]
 
 @dataclass(frozen=True)
 class RoundReport:
-    """What one round found out about a classifier.
+    """What one round says about a classifier.
 
     Attributes:
-        round: how many rounds of training the classifier has behind it.
+        round: how many rounds the classifier has been trained.
         metrics: numbers for the history (loss, silo scores).
-        classifier: the classifier's weights, or None where each client holds its own.
+        classifier: the classifier's weights, or None if each client holds its own.
     """
 
     round: int
@@ -62,10 +62,10 @@ class RoundReport:
 
 @dataclass(frozen=True)
 class Ask:
-    """The server half's way to its clients, bound to one phase and round.
+    """How the server half asks its clients, in one phase and round.
 
-    Everybody is asked at every step. A client that is away has no reply, and what it would have
-    said is left out: go by ``reply.client``, never by a reply's place in the list.
+    Every client is asked at every step. A client that is away has no reply: go by
+    ``reply.client``, never by a reply's position in the list.
     """
 
     clients: int
@@ -110,17 +110,17 @@ class Phase(Protocol[SiloT, SpecT]):
     def name(self) -> str: ...  # noqa: D102
 
     def rounds(self, spec: SpecT) -> int:
-        """How many rounds the conversation takes; one unless it says otherwise."""
+        """How many rounds the conversation takes; one by default."""
         return 1
 
     def steps(self, spec: SpecT) -> Steps:
-        """What each step carries in a run of this spec; a step that is missing carries nothing."""
+        """What each step carries in a run of this spec; no other step can be taken."""
         return {}
 
     def events(self, spec: SpecT, graph: Graph) -> Sequence[Event]:
-        """What the phase does with the edges of a client that has this graph, in all its rounds.
+        """What the phase does, over all its rounds, with the edges of a client with this graph.
 
-        A phase that does not say so is priced as if it read every neighbour list as it is.
+        By default a phase is priced as if it read every neighbour list as it is.
         """
         return [FullNeighbours(self.name)]
 

@@ -10,10 +10,10 @@ from feddep.federation.phase import AnyPhase, Ask, RoundReport
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands: enough to go on after this round.
+    """Where a run stands: enough to continue after this round.
 
     Attributes:
-        phase: index of the phase that is next to speak.
+        phase: index of the next phase.
         round: its next round.
         state: the server's memory.
     """

@@ -1,1 +1,1 @@
-"""The conversations that methods are made of; both halves of each stand in one file."""
+"""The conversations that methods consist of, each with both halves in one file."""

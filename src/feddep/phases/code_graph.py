@@ -1,4 +1,4 @@
-"""Clients show noised codes of their nodes; the server links similar ones across clients."""
+"""Clients send noised codes of their nodes; the server links similar ones across clients."""
 
 from dataclasses import dataclass
 
@@ -21,8 +21,7 @@ class CodeGraph(Phase[Silo, LearningSpec]):
     """Learns a k-nearest-neighbour graph over the codes of all clients' nodes.
 
     A node's code is its embedding with Gaussian noise. Its neighbours are the k nearest codes of
-    *other* clients; it is told their mean,
-    which F gets for a share r of the nodes.
+    *other* clients; the client receives their mean, which F gets for a share r of the nodes.
     """
 
     name: str = "code_graph"
@@ -36,13 +35,13 @@ class CodeGraph(Phase[Silo, LearningSpec]):
         }
 
     def events(self, spec: LearningSpec, graph: Graph) -> list[Event]:
-        """None: the embeddings are there."""
+        """None: the embeddings were computed before."""
         return []
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
-        """Collects the codes, links them, and tells every node the mean of its new neighbours.
+        """Collects the codes, links them, and returns the mean of each node's new neighbours.
 
-        A client that shows no codes cannot be told anything about its nodes.
+        A client that sends no codes receives nothing for its nodes.
         """
         replies = ask.all("show")
         codes = [reply.arrays["codes"] for reply in replies]
@@ -55,7 +54,7 @@ class CodeGraph(Phase[Silo, LearningSpec]):
         return state, None
 
     def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
-        """Shows noised codes, or takes in the means of their neighbours."""
+        """Sends noised codes, or receives the means of their neighbours."""
         if request.step == "show":
             embeddings = known_embeddings(silo, state)
             noise = silo.spec.embedding.code_noise
@@ -66,8 +65,8 @@ class CodeGraph(Phase[Silo, LearningSpec]):
         if "neighbours" not in request.arrays:
             return Reply(request.client), state
         missing = np.array(request.arrays["neighbours"])
-        # A node's new neighbours are so much like itself that F would rely on them alone, and
-        # know nothing where there are none: at the paper's inference.
+        # A node's new neighbours resemble it so much that F would rely on them alone, and know
+        # nothing where there are none, as at the paper's inference.
         without = silo.seeds.stream(self.name, "keep").random(len(missing))
         missing[without >= silo.spec.generator.keep] = 0
         if silo.spec.generator.centred:

@@ -1,4 +1,4 @@
-"""Every client trains its DGen against the prototypes it has; nothing is sent."""
+"""Every client trains its DGen on the prototypes it has; nothing is sent."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ class GeneratorPretraining(Phase[Silo, LearningSpec]):
         return {"train": Step(numbers={"generator_loss": Number.REAL})}
 
     def events(self, spec: LearningSpec, graph: Graph) -> list[Event]:
-        """What is generated from then on is kept with a probability; the paper counts on that."""
+        """Generated neighbours are kept with a probability, which the paper counts as privacy."""
         return [BernoulliSelection(spec.generator.keep)]
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
@@ -33,7 +33,7 @@ class GeneratorPretraining(Phase[Silo, LearningSpec]):
         return state, None
 
     def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
-        """Trains DGen on the client's impaired graph, against the prototypes that came."""
+        """Trains DGen on the client's impaired graph and the prototypes received."""
         state = with_prototypes(silo, state)
         generator, loss = pretrained(generator_training(silo, state))
         state = {**state, **grouped("generator", to_arrays(generator))}

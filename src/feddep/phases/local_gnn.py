@@ -52,7 +52,7 @@ class LocalGnnTraining(Phase[Silo, LearningSpec]):
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
         """Lets every client train, and averages what they send, if anything.
 
-        Where nobody sends something that counts, F starts as it does without a warm start.
+        If nobody with training nodes sends anything, F starts as without a warm start.
         """
         shown = [reply for reply in ask.all("train") if group(reply.arrays, "classifier")]
         sent = [group(reply.arrays, "classifier") for reply in shown]
@@ -64,7 +64,7 @@ class LocalGnnTraining(Phase[Silo, LearningSpec]):
         return {**state, **grouped("classifier", start | mean)}, None
 
     def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
-        """Trains and embeds; the embeddings stay here."""
+        """Trains and embeds; the embeddings stay at the client."""
         embeddings, weights = local_embeddings(silo)
         state = {**state, "embeddings": embeddings}
         if not silo.spec.embedding.warm_start:
@@ -75,9 +75,9 @@ class LocalGnnTraining(Phase[Silo, LearningSpec]):
 
 
 def shared_shapes(spec: LearningSpec) -> dict[str, tuple[int, ...]]:
-    """What a client sends for a warm start: where the local GNN and F agree in name and shape.
+    """What a client sends for a warm start: parameters on whose name and shape GNN and F agree.
 
-    The last convolution is left out even if it happens to fit: it leads elsewhere.
+    The last convolution is left out even if it happens to fit: its outputs mean something else.
     """
     if not spec.embedding.warm_start or not spec.embedding.depth:
         return {}

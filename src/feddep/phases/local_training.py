@@ -34,7 +34,7 @@ class LocalTraining(Phase[Silo, LearningSpec]):
         return [sampled_lists(spec, graph)]
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, RoundReport]:
-        """Lets every client train on and collects the scores."""
+        """Lets every client train another round and collects the scores."""
         replies = ask.all("train")
         return state, RoundReport(ask.round + 1, pooled(reply.metrics for reply in replies))
 

@@ -35,7 +35,7 @@ class NeighbourExpansion(Phase[Silo, LearningSpec]):
         }
 
     def events(self, spec: LearningSpec, graph: Graph) -> list[Event]:
-        """None: features are no lists."""
+        """None: features are sent, and no neighbour list is read."""
         return []
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
@@ -56,7 +56,7 @@ class NeighbourExpansion(Phase[Silo, LearningSpec]):
         return state, None
 
     def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
-        """Shows the features of some of its nodes, or takes in the neighbours of its own."""
+        """Sends the features of some of its nodes, or receives the neighbours of its own."""
         if request.step == "show":
             features = features_to(silo.graph.features[request.arrays["nodes"]])
             return Reply(request.client, grouped("features", features)), state

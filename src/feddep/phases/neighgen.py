@@ -75,7 +75,7 @@ class NeighGenTraining(Phase[Silo, LearningSpec]):
         }
 
     def events(self, spec: LearningSpec, graph: Graph) -> list[Event]:
-        """None: the features it is trained on are no lists."""
+        """None: it is trained on features, and no neighbour list is read."""
         return []
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
@@ -130,9 +130,9 @@ class NeighGenTraining(Phase[Silo, LearningSpec]):
 
 
 def _at_once(shared: Mapping[int, Arrays], clients: int) -> Iterator[dict[int, Arrays]]:
-    """The generators, a few at a time: everybody answers with a gradient as large as each of them.
+    """The generators, a few at a time: each client answers each with a gradient of the same size.
 
-    With 50 clients and the features of CiteSeer all of these together would take 23 GB.
+    With 50 clients and the features of CiteSeer, all of these together would take 23 GB.
     """
     some: dict[int, Arrays] = {}
     room = _ROOM
@@ -160,7 +160,7 @@ def _clients_of(arrays: Arrays) -> dict[str, dict[str, npt.NDArray[np.float32]]]
 
 
 def _total(parts: Sequence[Arrays]) -> dict[str, npt.NDArray[np.float32]]:
-    """Sums by name, in the clients' order; a client says nothing about itself."""
+    """Sums by name, in the clients' order; a client sends none about itself."""
     total: dict[str, npt.NDArray[np.float32]] = {}
     for arrays in parts:
         for name, array in arrays.items():

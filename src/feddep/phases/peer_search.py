@@ -1,9 +1,9 @@
-"""Generated neighbours go to the other clients, which send back where they should move.
+"""Generated neighbours go to the other clients, which return the gradients of their distances.
 
-What FedDEP replaces by prototypes: every epoch each client sends what its DGen generates; every
-other client finds, for each row, the nearest of its own nodes' embeddings and answers with the
-gradient of the squared distance. The server adds the gradients up. With one other client that
-gradient shows the embedding of a node as it is; nothing here is private.
+This is what FedDEP replaces by prototypes. In every epoch each client sends what its DGen
+generates; every other client finds, for each row, the nearest of its own nodes' embeddings and
+answers with the gradient of the squared distance. The server adds the gradients up. With one other
+client that gradient reveals the embedding of a node as it is; nothing here is private.
 """
 
 from dataclasses import dataclass
@@ -56,13 +56,13 @@ class PeerSearch(Phase[Silo, LearningSpec]):
         }
 
     def events(self, spec: LearningSpec, graph: Graph) -> list[Event]:
-        """What is generated from then on is kept with a probability; the paper counts on that."""
+        """Generated neighbours are kept with a probability, which the paper counts as privacy."""
         return [BernoulliSelection(spec.generator.keep)]
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
         """Passes generated rows on to all others, and their summed gradients back.
 
-        A client whose rows nobody saw is told nothing, and trains on its own.
+        A client whose rows nobody saw receives nothing, and trains on its own.
         """
         rows = {reply.client: reply.arrays["generated"] for reply in ask.all("generate")}
         others = [
@@ -79,7 +79,7 @@ class PeerSearch(Phase[Silo, LearningSpec]):
         return state, None
 
     def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
-        """Generates; compares the others' rows with the own embeddings; or trains for an epoch."""
+        """Generates, compares the others' rows with its own embeddings, or trains for an epoch."""
         state = with_nodes_as_prototypes(silo, state)
         if request.step == "compare":
             own = torch.tensor(state["prototypes"])
@@ -104,11 +104,11 @@ class PeerSearch(Phase[Silo, LearningSpec]):
 
 
 def _pulled(generated: Floats, told: Arrays) -> State:
-    """Where the others pull the generated rows to, in the mean over those who do.
+    """The point that the other clients pull each generated row to, in their mean.
 
     The sum of n squared distances to points t_j has the gradient of n times the squared distance
-    to their mean; so a pull towards that mean is the same, as long as each row keeps its nearest
-    nodes, that is for one epoch.
+    to their mean. So a pull towards that mean is the same, as long as each row keeps its nearest
+    nodes, that is, for one epoch.
     """
     pulls = int(told["pulls"])
     pulled = generated - told["gradients"] / np.float32(2 * max(1, pulls))

@@ -34,7 +34,7 @@ class PrototypeExchange(Phase[Silo, LearningSpec]):
         }
 
     def events(self, spec: LearningSpec, graph: Graph) -> list[Event]:
-        """None: the embeddings are there."""
+        """None: the embeddings were computed before."""
         return []
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
@@ -48,7 +48,7 @@ class PrototypeExchange(Phase[Silo, LearningSpec]):
         return state, None
 
     def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
-        """Releases cluster means of the embeddings, or takes in the others'."""
+        """Releases cluster means of the embeddings, or receives the others'."""
         if request.step == "receive":
             copies = {name: np.array(a) for name, a in group(request.arrays, "foreign").items()}
             return Reply(request.client), {**state, **grouped("foreign", copies)}

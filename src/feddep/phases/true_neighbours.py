@@ -1,7 +1,7 @@
 """A third party that knows the edges between clients passes on the true neighbours' embeddings.
 
-Nobody knows these edges in the problem that FedDEP solves. This is the reference for what a
-perfect generator could bring.
+In the problem that FedDEP solves nobody knows these edges. This is the reference for what a perfect
+generator could bring.
 """
 
 from dataclasses import dataclass
@@ -35,11 +35,11 @@ class TrueNeighbours(Phase[Silo, LearningSpec]):
         }
 
     def events(self, spec: LearningSpec, graph: Graph) -> list[Event]:
-        """None: the embeddings are there."""
+        """None: the embeddings were computed before."""
         return []
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
-        """Asks every client for the nodes that others link to, and tells these about them."""
+        """Asks every client for the nodes that others link to, and passes their embeddings on."""
         matching = Matching(state)
         replies = ask.each("show", [{"nodes": nodes} for nodes in matching.linked])
         matching = matching.among([reply.client for reply in replies])
@@ -48,7 +48,7 @@ class TrueNeighbours(Phase[Silo, LearningSpec]):
         return state, None
 
     def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
-        """Shows embeddings of some of its nodes, or takes in those of their neighbours."""
+        """Sends embeddings of some of its nodes, or receives those of their neighbours."""
         nodes = request.arrays["nodes"]
         if request.step == "show":
             state = {**state, "embeddings": known_embeddings(silo, state)}
