@@ -18,9 +18,13 @@ BAD = {
     "a split": (["run", "--split", "half"], ["'half'", "stratified", "quota"]),
     "no client": (["run", "--clients", "0"], ["at least 1 client"]),
     "no round": (["run", "--rounds", "0"], ["training.rounds", "1"]),
-    "a preset": (["run", "--preset", "best"], ["preset", "'tuned' or 'paper'", "'best'"]),
+    "a preset": (
+        ["run", "--preset", "best"],
+        ["'tuned', 'paper'", "feddep tune", "'best'"],
+    ),
     "a seed": (["run", "--seed", "-1"], ["seed", "-1"]),
-    "clients": (["run", *TINY, "--clients", "151"], ["150 nodes", "151"]),
+    "a mechanism": (["run", "--mechanism", "laplace"], ["privacy.mechanism", "'laplace'", "nfdp"]),
+    "clients": (["run", *TINY, "--clients", "151"], ["at most 150 clients", "151"]),
     "a device": (["run", *TINY, "--device", "tpu"], ["'tpu'", "auto, cpu or cuda"]),
     "a long name": (["run", "--dataset", "x" * 300], ["unknown data set", "cora"]),
     "a graph that cannot be": (["run", "--set", "synthetic.nodes=3"], ["nodes", "(got 3)"]),
@@ -33,7 +37,7 @@ BAD = {
     "a name to get": (["data", "get", "coras"], ["'coras'", "cora"]),
     "a name to find": (["data", "path", "coras"], ["'coras'", "cora"]),
     "a data set to partition": (["partition", "--dataset", "coras"], ["'coras'", "synthetic"]),
-    "clients to partition": (["partition", "--clients", "3001"], ["3000 nodes", "3001"]),
+    "clients to partition": (["partition", "--clients", "3001"], ["at most 3000 clients", "3001"]),
     "a method to tune": (["tune", *TUNE, "--method", "fedprox"], ["'fedprox'", "fedavg"]),
     "a variant to tune": (["tune", *TUNE, "--method", "feddep-wo-dgen"], ["tune feddep"]),
     "a data set to tune": (["tune", *TUNE, "--dataset", "coras"], ["'coras'", "cora"]),
@@ -62,6 +66,8 @@ def test_bad_input_is_explained_with_exit_code_2_and_leaves_no_trace(
     assert outcome.out == ""
     assert "Traceback" not in outcome.err
     assert "should not happen" not in outcome.err
+    assert outcome.err.startswith("error: ")
+    assert outcome.err.count("\n") == 1, "one line"
     for word in named:
         assert word.lower() in outcome.err.lower()
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

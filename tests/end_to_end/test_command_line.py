@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -86,3 +87,14 @@ def _read(screen: Any) -> bytes:
     except OSError:  # so a terminal says that its last user is gone
         return b""
     return found
+
+
+def test_as_a_process_it_tells_the_shell_how_to_complete(tmp_path: Path):
+    program = tmp_path / "feddep"
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
+    program.chmod(0o700)
+    command = [program, "--show-completion", "bash"]
+    ask = f"{shlex.join(map(str, command))}; exit $?"  # so that bash stays the parent
+    done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "_FEDDEP_COMPLETE=complete_bash" in done.stdout

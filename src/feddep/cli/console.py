@@ -53,6 +53,7 @@ def counted(runs: int, seconds: float = 0.0) -> Iterator[Callable[..., None]]:
         runs: how many.
         seconds: that they may take in all, if that is known; the bar then goes by them.
     """
-    with Progress(*Progress.get_default_columns(), console=err_console, transient=True) as bar:
+    columns, hidden = Progress.get_default_columns(), not err_console.is_terminal
+    with Progress(*columns, console=err_console, transient=True, disable=hidden) as bar:
         task = bar.add_task(f"{runs} runs", total=seconds or runs)
         yield lambda own=0.0: bar.advance(task, own if seconds else 1)

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, NoReturn
 
 import typer
@@ -29,9 +30,10 @@ _UsageError: type[typer.BadParameter] = typer.BadParameter.__mro__[1]
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        say(f"feddep {version('feddep')}")
+        try:
+            say(f"feddep {version('feddep')}")
+        except PackageNotFoundError:  # from a checkout that is on the path
+            say("feddep, not installed")
         raise typer.Exit
 
 

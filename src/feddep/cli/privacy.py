@@ -126,10 +126,11 @@ def audit(
 
     To see that it finds what is there and refutes nothing that holds (half a minute each):
 
-      feddep audit --method fedavg --dataset cora --plant-leak
+    feddep audit --method fedavg --dataset cora --plant-leak
 
-      feddep audit --method fedavg --dataset cora --mechanism randomised-response --epsilon 1
-    --runs 5
+    feddep audit --method fedavg --dataset cora --mechanism randomised-response --epsilon 1 --runs 5
+
+    feddep audit --method fedavg --dataset cora --mechanism randomised-response --epsilon 4 --runs 5
     """
     from feddep.audit.audit import PICTURE
     from feddep.audit.audit import audit as carry_out_audit

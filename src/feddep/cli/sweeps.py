@@ -117,7 +117,7 @@ def sweep(
 
     declared = Sweep.read(file)
     run_missing(declared, at_once)
-    say(summary_table(declared.records()))
+    say(summary_table(declared.records()).rstrip())
 
 
 def report(
