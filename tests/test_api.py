@@ -92,7 +92,7 @@ def test_partition_deals_out_as_asked(small_graph: Graph):
     ("wrong", "named"),
     [
         ({"clients": 0}, "at least 1 client"),
-        ({"clients": 121}, "120 nodes"),
+        ({"clients": 121}, "at most 120 clients"),
         ({"kind": "metis"}, "partition.kind"),
         ({"split": "half"}, "split.kind"),
         ({"seed": -1}, "seed"),

@@ -43,7 +43,7 @@ def partition(
     split: str = "stratified",
     seed: int = 0,
 ) -> Shards:
-    """Deals a graph out to clients; a graph without a split gets one first.
+    """Divides a graph among clients; a graph without a split gets one first.
 
     Args:
         graph: the global graph.
@@ -75,8 +75,8 @@ def run(
 
     Args:
         method: a name in :func:`methods`, or ``module:ATTRIBUTE`` for one of your own.
-        shards: what :func:`partition` gave; a graph or a data set (name or folder) is dealt
-            out first.
+        shards: what :func:`partition` returned; a graph or a data set (name or folder) is
+            partitioned first.
         rounds: rounds of training.
         seed: fixes every random draw; default: the one the shards were made with.
         settings: other keys of the spec, e.g. ``{"training.batch_size": 64}``. What is left out
@@ -110,6 +110,6 @@ def open_run(folder: str | Path) -> Result:
     """The result of a finished run, from its folder: equal to what :func:`run` returned.
 
     Args:
-        folder: what ``out`` was, or what ``feddep run`` says that it stored the run in.
+        folder: the ``out`` of :func:`run`, or the folder that ``feddep run`` printed.
     """
     return open_folder(Path(folder))

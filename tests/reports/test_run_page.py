@@ -73,7 +73,7 @@ def test_a_record_without_prices_says_so(tmp_path):
 def test_training_that_ran_away_is_told(tmp_path):
     record = folder_of(tmp_path) | {"diverged": "the loss of client 2 is no number in round 7"}
     page = run_page(record, {"round": []})
-    assert "training ran away" in page
+    assert "training diverged" in page
     assert "client 2 is no number in round 7" in page
 
 

@@ -1,8 +1,8 @@
 """Plots as data, and as SVG.
 
-A plot is drawn here once and for all; it shows without any script, in a page as in a file of its
-own. The script of the page (``page.js``) adds what a reader may do with it: it reads the positions
-and texts of the points from ``data-`` attributes.
+A plot is drawn once, here, and shows without any script, in a page or as a file of its own. The
+page's script (``page.js``) adds interaction: it reads the points' positions and texts from
+``data-`` attributes.
 """
 
 import json
@@ -29,7 +29,7 @@ class Point:
     Attributes:
         x: across.
         y: up.
-        tip: what is said about it when somebody points at it.
+        tip: the text shown when somebody points at it.
         low: lower end of an interval along the value axis, if there is one.
         high: its upper end.
     """
@@ -86,8 +86,8 @@ class Panel:
         x: the axis across.
         y: the axis upwards.
         series: what is drawn.
-        value: the axis that shows what was measured; intervals lie along it, and it is fitted to
-            what is shown if it has no ticks of its own.
+        value: the axis of what was measured; intervals lie along it, and without ticks of its own
+            it is fitted to what is shown.
         guide: a value to mark with a line, such as no difference.
         height: of the drawing.
     """
@@ -156,13 +156,13 @@ class Scale:
     end: float
 
     def __call__(self, value: float) -> float:
-        """Where a value is drawn."""
+        """The position of a value in the drawing."""
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
 
 @dataclass(frozen=True)
 class _Frame:
-    """A panel with its scales worked out."""
+    """A panel with its scales."""
 
     panel: Panel
     x: Scale
@@ -336,7 +336,7 @@ def _guide(frame: _Frame) -> Iterator[str]:
 
 
 def _series(series: Series, frame: _Frame) -> Iterator[str]:
-    """Line, intervals, markers; and for the script what stands where."""
+    """Line, intervals and markers, and for the script what is where."""
     style, keys = series.style, escape(json.dumps(series.keys, ensure_ascii=False))
     places = [(frame.x(point.x), frame.y(point.y)) for point in series.points]
     known = [

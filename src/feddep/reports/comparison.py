@@ -42,12 +42,12 @@ def comparison_markdown(records: Sequence[Record]) -> str:
 
 
 def _rounds(records: Sequence[Record]) -> str:
-    """A tuned preset may give every method its own number."""
+    """The numbers of rounds; a tuned preset may give every method its own."""
     return " or ".join(map(str, sorted({record["rounds"] for record in records})))
 
 
 def run_summary(record: Record) -> list[tuple[str, str]]:
-    """What to tell about one run, as names and texts."""
+    """The summary of one run, as names and texts."""
     scores: dict[str, Any] = record["scores"]
     traffic: dict[str, Any] = record["traffic"]
     return [
@@ -56,7 +56,7 @@ def run_summary(record: Record) -> list[tuple[str, str]]:
         ("test accuracy, own silo", accuracy(scores["silo"]["test"])),
         ("validation accuracy, own silo", accuracy(scores["silo"]["val"])),
         ("best round", f"{record['best_round']} of {record['rounds']}"),
-        *([("training ran away", record["diverged"])] if "diverged" in record else []),
+        *([("training diverged", record["diverged"])] if "diverged" in record else []),
         ("sent up / down", f"{size(traffic['up_bytes'])} / {size(traffic['down_bytes'])}"),
         ("seconds", f"{record['seconds']['total']:.1f}"),
         ("privacy", record["privacy"]["verdict"]),

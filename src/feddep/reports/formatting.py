@@ -33,7 +33,7 @@ def _marks(method: str) -> Iterator[str]:
 
 
 def divergence(records: Iterable[Record]) -> list[str]:
-    """A note about runs whose training ran away, if there are such."""
+    """A note about runs whose training diverged, if there are any."""
     found = dict.fromkeys(
         f"{marked(r['method'])} on {r['dataset']} with M = {r['clients']}, seed {r['seed']}"
         for r in records

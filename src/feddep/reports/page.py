@@ -15,7 +15,7 @@ _HERE = Path(__file__).parent
 
 
 def page(title: str, body: Iterable[str]) -> str:
-    """A whole page around what the functions below give."""
+    """A whole page around what the functions below return."""
     style = (_HERE / "page.css").read_text(encoding="utf-8")
     script = (_HERE / "page.js").read_text(encoding="utf-8")
     return "\n".join(
@@ -44,7 +44,7 @@ def inline(text: str) -> str:
 
 
 def table_html(table: Table) -> str:
-    """A table that scrolls inside its box where it is too wide; a long one is folded up."""
+    """A table that scrolls inside its box if it is too wide; a long one is folded up."""
     kinds = [' class="words"' if words else "" for words in table.columns_of_words()]
     head = "".join(
         f'<th scope="col"{kind}>{escape(text)}</th>'

@@ -1,7 +1,7 @@
-"""What a method looks like: the same colour, marker and dashes in every plot.
+"""The look of each method: the same colour, marker and dashes in every plot.
 
-The colours differ in lightness as well as in hue and stand out from white by 3 : 1 or more; where
-two are close to a colour-blind eye, their markers differ.
+Colours differ in lightness as well as in hue and have a contrast of 3 : 1 or more to white; where a
+colour-blind reader might confuse two, their markers differ.
 """
 
 from dataclasses import dataclass, replace
@@ -62,10 +62,10 @@ _MECHANISMS = {
 
 
 def style_of(method: str) -> Style:
-    """A method's look; methods from elsewhere share one."""
+    """A method's look; users' own methods share one."""
     return _METHODS.get(method, _SOMEBODY_S_OWN)
 
 
 def style_of_mechanism(mechanism: str, method: str) -> Style:
-    """Colour tells the method, dashes and marker the mechanism."""
+    """The colour shows the method, dashes and marker the mechanism."""
     return replace(_MECHANISMS.get(mechanism, Style()), colour=style_of(method).colour)

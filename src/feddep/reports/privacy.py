@@ -1,4 +1,4 @@
-"""Prices of a mechanism without a run, and of a finished run from its events."""
+"""The (ε, δ) of a mechanism without a run, and of a finished run from its privacy events."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -42,8 +42,8 @@ class Question:
         keep: r, rate of the Bernoulli sampler.
         delta_prime: δ' of the composition theorem.
         edges: of the client's graph.
-        epsilon: of randomised response, or the one that DP-SGD's noise is found for: for an
-            example, with a cap on occurrences for an edge.
+        epsilon: of randomised response, or the ε that DP-SGD's noise is calibrated for: of an
+            example or, with a cap on occurrences, of an edge.
         noise: σ of DP-SGD.
         batch: share of the examples in a batch of DP-SGD.
         delta: δ at which DP-SGD is priced.

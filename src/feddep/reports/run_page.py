@@ -32,7 +32,7 @@ _SCORES = {
 
 
 def write_run_page(folder: Path, file: Path | None = None) -> Path:
-    """Writes the page of a finished run, into its folder unless told otherwise."""
+    """Writes the page of a finished run, by default into its folder."""
     record = read_record(folder)
     text = run_page(record, _read_history(folder))
     target = file or folder / NAME
@@ -71,7 +71,7 @@ def summary_table(record: Record) -> Table:
 
 
 def price_table(privacy: Mapping[str, Any]) -> Table:
-    """The three prices; a record of an older version has none."""
+    """The three prices; a record from an older version has none."""
     found = {name: texts for name, *texts in price_rows(privacy)}
     nothing = ("not priced", "–", "–")
     rows = [(text, *found.get(name, nothing)) for name, text in _PRICES.items()]

@@ -1,4 +1,4 @@
-"""A table as data; each kind of document writes it in its own way."""
+"""A table as data; each kind of document formats it in its own way."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _NUMBER = re.compile(r"[+−-]?\d|–")  # a dash stands for a number that is no
 
 @dataclass(frozen=True)
 class Table:
-    """Headings, rows of texts, and what is said below.
+    """Headings, rows of texts, and notes.
 
     Attributes:
         headings: of the columns; the first column names the row.

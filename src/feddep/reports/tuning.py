@@ -1,4 +1,4 @@
-"""A search as a table: what each trial had, and how it did on validation."""
+"""A search as a table: the settings of each trial, and its validation score."""
 
 from feddep.reports.formatting import accuracy
 from feddep.scenario.spec import spec_keys
