@@ -166,7 +166,7 @@ def tuned(monkeypatch: pytest.MonkeyPatch, folder: Path, dataset: str, rate: flo
 
 
 def test_what_fails_before_it_has_results_leaves_no_folder(tmp_path: Path):
-    with pytest.raises(InputError, match="nodes"):
+    with pytest.raises(InputError, match="at most 120 clients"):
         carry_out({"partition.clients": 121}, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
