@@ -37,16 +37,16 @@ consent = "consent.toml"
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    (tmp_path / "party").mkdir()
-    return tmp_path / "party" / "config.toml"
+    (tmp_path / "machine").mkdir()
+    return tmp_path / "machine" / "config.toml"
 
 
 def test_paths_are_seen_from_the_file(file, tmp_path, monkeypatch):
     file.write_text(SERVER)
     monkeypatch.chdir(tmp_path)
-    config = ServerConfig.read(Path("party/config.toml"))
+    config = ServerConfig.read(Path("machine/config.toml"))
     folder = tmp_path.resolve()
-    assert config.certificate == folder / "party/server.pem"
+    assert config.certificate == folder / "machine/server.pem"
     assert config.key == Path("/etc/keys/server.key")
     assert config.state == folder / "state"
 

@@ -1,4 +1,4 @@
-"""What all parties agree on, and what one of them works with."""
+"""What all clients agree on, and what one of them works with."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Global: one party holds the whole graph and no edge is lost; in short, Local with one client."""
+"""Global: one client holds the whole graph and no edge is lost; in short, Local with M = 1."""
 
 from dataclasses import replace
 

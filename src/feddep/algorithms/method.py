@@ -27,7 +27,7 @@ class Method:
         fusion: which of the classifier's layers take embeddings of missing neighbours.
         reconstruction: written from the paper's description, without the text of the original;
             every table says so.
-        whole_graph: one party holds the whole graph; the number of clients does not matter.
+        whole_graph: a single client holds the whole graph, whatever the number of clients is.
     """
 
     name: str

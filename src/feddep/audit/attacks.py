@@ -38,7 +38,7 @@ class Knowledge:
     Attributes:
         transcript: the messages of the run.
         graphs: the clients' graphs without any canary: nodes, features, labels, split, edges.
-        spec: what the parties agreed on.
+        spec: the learning settings that the clients agreed on.
     """
 
     transcript: Recorder

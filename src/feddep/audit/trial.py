@@ -100,8 +100,8 @@ def audited_method(name: str, plan: Plan) -> Method:
     method = find_method(name)
     if method.whole_graph:
         raise InputError(
-            f"expected a federated method (got {name}, in which one party holds the whole graph "
-            "and sends nothing to attack)"
+            f"expected a federated method (got {name}, which trains on the whole graph and sends "
+            "nothing to attack)"
         )
     return with_leaks(method, [LISTS, SUMS] if plan.leak else [LISTS])
 

@@ -54,7 +54,7 @@ def deploy_init(
         bool, typer.Option(help="Listen on loopback only, behind a reverse proxy.")
     ] = True,
 ) -> None:
-    """Create a certificate authority, keys and a folder ready to use for each party."""
+    """Create a certificate authority, keys and a ready-made folder for each machine."""
     from feddep.deployment.operations.kit import init
 
     kit = init(folder, hosts=host, silos=silo, port=port, days=days, proxy=proxy)

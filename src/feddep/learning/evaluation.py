@@ -34,13 +34,13 @@ class Scores:
         return self.test_correct / self.test_total if self.test_total else None
 
 
-def pooled(parties: Iterable[Mapping[str, float]]) -> dict[str, float]:
+def pooled(reports: Iterable[Mapping[str, float]]) -> dict[str, float]:
     """Silo accuracies over the nodes of all clients, and their mean loss over training nodes.
 
     Returns:
         ``silo_val``, ``silo_test`` and ``loss``, each only if there are nodes to count.
     """
-    rows = list(parties)
+    rows = list(reports)
     sums = {name: sum(row[name] for row in rows) for name in SCORE_NAMES}
     scores = Scores(**sums)
     found = {"silo_val": scores.val, "silo_test": scores.test}

@@ -239,7 +239,7 @@ def targets_of(training: GeneratorTraining, memory: Memory) -> Targets:
 def _prepared(silo: Silo, name: str, of: Memory, make: Callable[[], T]) -> T:
     """What was made of these arrays, made anew if they have changed since.
 
-    They are compared by content: where messages are letters, the memory is read anew for each.
+    They are compared by content: between machines, the memory is read anew for each message.
     """
     known: tuple[Memory, T] | None = silo.prepared.get(name)
     if known is None or not _equal(known[0], of):

@@ -159,12 +159,12 @@ def check_federated(method: Method) -> None:
 
 
 def expected_of(method: Method, learning: LearningSpec, nodes: int) -> Expected:
-    """Everything that can be known of a run's messages before it starts.
+    """What the messages of a run may hold, as far as it is known before the run starts.
 
     Args:
-        method: whose messages.
-        learning: what was agreed.
-        nodes: of all silos together.
+        method: the method whose messages they are.
+        learning: the agreed learning settings.
+        nodes: number of nodes in all silos together.
     """
     return Expected(
         phases={phase.name: phase.steps(learning) for phase in method.phases},
