@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from calls import RUN, TINY, TUNE, Feddep, record
+from feddep.scenario.spec import RunSpec
 
 
 @pytest.fixture
@@ -105,6 +106,16 @@ def test_tune_again_runs_nothing_and_says_the_same(feddep: Feddep, tried: list[A
     assert feddep(*tune).out == first.out
     assert len(tried) == 3
     assert Path("there/local-synthetic.toml").read_bytes() == choice
+
+
+def test_the_choice_can_be_given_to_a_run(feddep: Feddep, tried: list[Any]):
+    assert feddep("tune", *TUNE, "--set", "training.rounds=1").code == 0
+    choice = "runs/tuning/local-synthetic.toml"
+    command = ["run", *TINY, "--method", "local", "--out", "run"]
+    assert feddep(*command, "--preset", choice).code == 0
+    spec = RunSpec.read(Path("run/spec.toml"))
+    assert (spec.training.learning_rate, spec.training.rounds) == (0.5, 1)
+    assert spec.model.hidden == 8, "what is given wins"
 
 
 def test_a_tuning_that_is_interrupted_goes_on_where_it_was(

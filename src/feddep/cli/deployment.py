@@ -128,8 +128,8 @@ def silo(
         note("the silo is ready")
         code = started.wait()
     raise RuntimeFailureError(
-        f"the silo ended with exit code {code}; its own message stands above, and `feddep doctor` "
-        f"{config} looks for the cause"
+        f"the silo ended with exit code {code}; its own message stands above, and "
+        f"`feddep doctor {config}` looks for the cause"
     )
 
 
@@ -165,33 +165,19 @@ def federate(
     ] = None,
 ) -> None:
     """Train over the connected silos and store the run."""
-    from feddep.deployment.operations.config import ServerConfig, host_and_port
-    from feddep.deployment.operations.programs import answers, run_on_silos
-    from feddep.deployment.protocol.federate import RUN_NAME
+    from feddep.deployment.operations.federated_run import run_federated
     from feddep.deployment.protocol.wait_policy import WaitPolicy
     from feddep.reports.comparison import run_summary
-    from feddep.runs.folder import RunFolder, as_stored, default_folder
-    from feddep.scenario.build import resolve
-    from feddep.scenario.spec import RunSpec, read_settings
 
-    wait_policy = WaitPolicy(quorum=quorum, grace=grace, wait=wait, resend=resend)
-    server = ServerConfig.read(config)
-    given = read_settings(spec)
-    asked = resolve(RunSpec().with_settings(given), given)
-    path = out or server.state / default_folder(asked)
-    if resume:
-        asked = as_stored(asked, path, given)
-    if not answers(server):
-        raise RuntimeFailureError(
-            f"the server does not answer at {host_and_port(server.host, server.port)}; start it "
-            f"with `feddep server {config}`"
-        )
-    with RunFolder.claim(path, asked, resume=resume) as folder:
-        if not resume:  # for the silos it is another run than the one that stood here
-            (path / RUN_NAME).unlink(missing_ok=True)
-        record = folder.finished() or run_on_silos(
-            server, path, wait_policy, largest_norm, crossings
-        )
+    record, path = run_federated(
+        spec,
+        config,
+        out=out,
+        resume=resume,
+        wait_policy=WaitPolicy(quorum=quorum, grace=grace, wait=wait, resend=resend),
+        largest_norm=largest_norm,
+        crossings=crossings,
+    )
     print_pairs(run_summary(record))
     for entry in record.get("federation", {}).get("left_out", []):
         note(

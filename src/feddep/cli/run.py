@@ -132,7 +132,8 @@ def compare(
     from feddep.runs.files import write_atomically
 
     given = given_settings(**context.params)
-    each = [given | {"method": name.strip()} for name in methods.split(",")]
+    names = dict.fromkeys(name.strip() for name in methods.split(","))
+    each = [given | {"method": name} for name in names]
     records, folder = run_each(each, "compare", out, workers, device)
     table = table_of(HEADINGS, comparison_rows(records))
     for column in table.columns[1:]:
