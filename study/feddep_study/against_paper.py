@@ -9,7 +9,7 @@ from typing import Any
 
 from feddep.errors import DataError
 from feddep.reports.formatting import footnotes, marked, points
-from feddep.reports.summary import Rows, headings, setting_of, spread, varied
+from feddep.reports.summary import Rows, headings, score_of, setting_of, spread, varied
 from feddep.reports.table import Table
 from feddep.runs.files import Record
 
@@ -86,19 +86,10 @@ class Paper:
         return None if entry is None else Printed(*entry)
 
 
-def paper_table(rows: Rows, paper: Paper) -> str:
-    """:func:`beside_paper` in Markdown."""
-    return beside_paper(rows, paper).markdown()
-
-
 def beside_paper(rows: Rows, paper: Paper) -> Table:
     """One line for each setting of a sweep, over its seeds, beside the paper's line.
 
     The score is that of the test nodes on the whole graph, the paper's metric.
-
-    Args:
-        rows: settings and record of every run.
-        paper: what is printed.
     """
     others, groups = _by_setting(rows)
     lines = [(*setting, *_cells(records, paper)) for setting, records in groups.items()]
@@ -111,10 +102,6 @@ def reached(rows: Rows, paper: Paper) -> Table:
 
     A setting is a data set and a number of clients; those that the paper has nothing for do not
     count.
-
-    Args:
-        rows: settings and record of every run.
-        paper: what is printed.
     """
     others, groups = _by_setting(rows)
     margins: dict[tuple[str, ...], list[float]] = {}
@@ -153,7 +140,7 @@ def _facts(record: Record) -> tuple[str, ...]:
 
 def _cells(records: Sequence[Record], paper: Paper) -> tuple[str, ...]:
     """The texts under :data:`_COLUMNS`; dashes where the paper prints nothing."""
-    ours, seeds = spread(_scores(records)), str(len(records))
+    ours, seeds = spread([score_of(record) for record in records]), str(len(records))
     printed = _printed(records, paper)
     if printed is None:
         return ours, "–", "–", "–", seeds
@@ -167,11 +154,7 @@ def _printed(records: Sequence[Record], paper: Paper) -> Printed | None:
 
 
 def _mean(records: Sequence[Record]) -> float:
-    return statistics.fmean(_scores(records))
-
-
-def _scores(records: Sequence[Record]) -> list[float]:
-    return [record["scores"]["global"]["test"] for record in records]
+    return statistics.fmean(map(score_of, records))
 
 
 def _verdict(ours: float, printed: Printed) -> str:

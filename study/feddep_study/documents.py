@@ -1,26 +1,8 @@
 """Tables and figures of README, docs and ``tables/``, written from stored records.
 
-A document marks a place with ``<!-- NAME KIND:begin -->`` and ``<!-- NAME KIND:end -->``; NAME is a
-sweep in ``declarations/``, KIND one of
-
-- ``means``: scores over the seeds (:mod:`feddep.reports.summary`); so is a place without a KIND,
-- ``pairs``: differences from FedAvg, paired by seed (:mod:`feddep_study.statistics.paired`),
-- ``gains``: those from FedAvg and FedSage, pooled over settings
-  (:mod:`feddep_study.statistics.pooled_differences`),
-- ``ranks``: of the methods in each setting (:mod:`feddep_study.statistics.ranks`),
-- ``paper``: beside what the paper prints (:mod:`feddep_study.against_paper`),
-- ``reached``: how often that is reached (:mod:`feddep_study.against_paper`),
-- ``grids``: both side by side, columns by number of clients (:mod:`feddep_study.paper_tables`),
-- ``privacy``: beside what is promised about an edge (:mod:`feddep_study.sections`),
-- ``tables``: all those of the report's section, without its figures,
-- ``main``: the same in short (:mod:`feddep_study.readme`);
-
-or NAME is ``all`` for what several sweeps tell together,
-
-- ``claims``: the paper's, and what our runs say (:mod:`feddep_study.claims.verdicts`),
-- ``audits``: what attacks on the messages proved (:mod:`feddep_study.audits`),
-- ``figures``: those of the README, which stand in ``docs/figures/``.
-
+A document marks a place with ``<!-- NAME KIND:begin -->`` and ``<!-- NAME KIND:end -->``. NAME is a
+sweep in ``declarations/`` and KIND one of :data:`KINDS`, ``means`` if there is none; or NAME is
+``all`` for what several sweeps tell together, and KIND one of :data:`OVERVIEWS`.
 ``make docs`` fills the places and draws the figures; a test fails when they no longer match.
 """
 
@@ -32,14 +14,14 @@ from feddep.errors import InputError
 from feddep.reports.summary import summary_table
 from feddep.reports.table import Table
 from feddep.runs.files import write_atomically
-from feddep_study.against_paper import paper_table, reached
+from feddep_study.against_paper import beside_paper, reached
 from feddep_study.audits import audits_table
 from feddep_study.claims.verdicts import findings, summary, verdict_tables
 from feddep_study.paper_tables import paper_grids
 from feddep_study.readme import FILES, FOLDER, figure_texts, main_table, shown
 from feddep_study.sections import privacy_table, section_of
 from feddep_study.source import Library, Source
-from feddep_study.statistics.paired import pairs_table
+from feddep_study.statistics.paired import pairs
 from feddep_study.statistics.pooled_differences import gains
 from feddep_study.statistics.ranks import ranks
 
@@ -61,10 +43,10 @@ def titled(tables: Iterable[Table]) -> str:
 
 KINDS: dict[str, Callable[[Source], str]] = {
     "means": lambda source: summary_table(source.rows),
-    "pairs": lambda source: pairs_table(source.rows),
-    "gains": lambda source: titled(gains(source.rows)),
+    "pairs": lambda source: pairs(source.rows).markdown(),
+    "gains": lambda source: titled(gains(source)),
     "ranks": lambda source: titled(ranks(source)),
-    "paper": lambda source: paper_table(source.rows, source.paper),
+    "paper": lambda source: beside_paper(source.rows, source.paper).markdown(),
     "reached": lambda source: reached(source.rows, source.paper).markdown(),
     "grids": lambda source: titled(paper_grids(source)),
     "privacy": lambda source: privacy_table(source.rows).markdown(),

@@ -4,14 +4,14 @@ And what each step brings, from training alone over averaging to mending.
 """
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from feddep.reports.charts import Axis, Figure, Key, Panel, Point, Series
 from feddep.reports.formatting import accuracy, footnotes, marked
 from feddep.reports.palette import Style, style_of
-from feddep.reports.summary import Rows, headings, records_by_setting
+from feddep.reports.summary import Rows, headings, records_by_setting, score_of
 from feddep.reports.table import Table
 from feddep.runs.files import Record
 from feddep_study.figures.accuracy import (
@@ -25,7 +25,7 @@ from feddep_study.figures.accuracy import (
 )
 from feddep_study.paper_tables import NOT_RUN, in_order
 from feddep_study.source import Source
-from feddep_study.statistics.paired import CONFIDENCE, METRICS, compared_settings, paired, score_of
+from feddep_study.statistics.paired import CONFIDENCE, METRICS, compared_settings, paired
 
 # Colour and marker tell the method.
 _PARTITIONS = {"louvain": Style(), "random": Style(dash="2 3", hollow=True)}
@@ -63,7 +63,7 @@ def lost_edges_figure(source: Source) -> Iterator[Figure]:
             series = list(_series(source, group, metric))
             panels.append(Panel(title, Axis("share of edges lost"), Axis(ACCURACY), series))
     keys = method_keys(record["method"] for _, record in rows)
-    keys += [Key(kind, f"{kind} partition", _look(kind, Style()), "partitions") for kind in kinds]
+    keys += _partition_keys(kinds)
     yield Figure(
         "lost-edges",
         "Accuracy over the share of edges lost between clients",
@@ -94,11 +94,7 @@ def bother_figure(source: Source) -> Iterator[Figure]:
         return
     shown = {key for panel in panels for one in panel.series for key in one.keys}
     keys = method_keys(record["method"] for _, record in rows if record["method"] in shown)
-    keys += [
-        Key(kind, f"{kind} partition", _look(kind, Style()), "partitions")
-        for kind in _PARTITIONS
-        if kind in shown
-    ]
+    keys += _partition_keys(kind for kind in _PARTITIONS if kind in shown)
     yield Figure(
         "bother",
         "Is it worth it? What a participant gains on its own nodes",
@@ -206,6 +202,10 @@ def _series(source: Source, rows: Rows, metric: str) -> Iterator[Series]:
             points.append(score_point(share, records, metric, name))
         points.sort(key=lambda point: point.x)
         yield Series((method, kind), points, _look(kind, style_of(method)))
+
+
+def _partition_keys(kinds: Iterable[str]) -> list[Key]:
+    return [Key(kind, f"{kind} partition", _look(kind, Style()), "partitions") for kind in kinds]
 
 
 def _once_if_equal(counts: Sequence[int]) -> str:

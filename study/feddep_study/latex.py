@@ -4,41 +4,22 @@ from collections.abc import Iterable, Sequence
 
 from feddep.reports.table import Table
 
-HEAD = "% Written by `feddep report`. Needs \\usepackage{booktabs,graphicx,longtable}.\n"
+HEAD = "% Written by `feddep-study report`. Needs \\usepackage{booktabs,graphicx,longtable}.\n"
 _WIDE = 70  # letters and columns of words that fill a line
 _WORDS_WIDE = 24  # letters of a column of words, above which its texts are broken
 _LONG = 40  # rows that fill a page
+_IN_MATHS = "<>|−±×÷·²†‡εδθΔ"
+_COMMANDS = r"< > | - \pm \times \div \cdot ^2 \dagger \ddagger \varepsilon \delta \theta \Delta"
 _SIGNS = {
     "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
-    "<": r"$<$",
-    ">": r"$>$",
-    "|": r"$|$",
-    "*": "",  # emphasis in Markdown
-    "`": "",
-    "−": r"$-$",
-    "±": r"$\pm$",
-    "×": r"$\times$",
-    "÷": r"$\div$",
-    "·": r"$\cdot$",
-    "†": r"$\dagger$",
-    "‡": r"$\ddagger$",
     "–": "--",
     "…": r"\ldots{}",
-    "²": r"$^2$",
     "ñ": r"\~{n}",
-    "ε": r"$\varepsilon$",
-    "δ": r"$\delta$",
-    "θ": r"$\theta$",
-    "Δ": r"$\Delta$",
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    **{sign: f"${name}$" for sign, name in zip(_IN_MATHS, _COMMANDS.split(), strict=True)},
+    **dict.fromkeys("*`", ""),  # emphasis in Markdown
 }
 
 

@@ -1,8 +1,9 @@
 """Tables as the paper prints them: methods (or C) down, numbers of clients across."""
 
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from feddep.algorithms import METHODS
 from feddep.reports.formatting import divergence, footnotes, marked, points
@@ -10,7 +11,7 @@ from feddep.reports.summary import spread
 from feddep.reports.table import Table
 from feddep.scenario.spec import RunSpec
 from feddep_study.against_paper import Printed
-from feddep_study.source import Source
+from feddep_study.source import Place, Source
 
 NOT_RUN = "not run yet"
 _NOTE = (
@@ -18,9 +19,6 @@ _NOTE = (
     "are there than elsewhere in the table. The difference is in percentage points; *within* is "
     "within one of the paper's standard deviations, else ours is *above* or *below*."
 )
-
-Scores = dict[str, dict[int, list[float]]]
-"""By row and number of clients; empty for what is declared and not run yet."""
 
 
 def in_order(methods: Iterable[str]) -> list[str]:
@@ -46,55 +44,61 @@ def _with_note(tables: Iterable[Table]) -> Iterator[Table]:
 
 
 def _paper_grids(source: Source) -> Iterator[Table]:
-    grids: dict[tuple[str, str, str], Scores] = {}
-    for cell in source.cells:
-        spec = RunSpec().with_settings(cell)
-        grid = grids.setdefault((spec.dataset, spec.preset, spec.split.kind), {})
-        grid.setdefault(spec.method, {}).setdefault(spec.partition.clients, [])
-    for settings, record in source.rows:
-        spec = RunSpec().with_settings(settings)
-        grid = grids[spec.dataset, spec.preset, spec.split.kind]
-        grid[spec.method][spec.partition.clients].append(record["scores"]["global"]["test"])
-    for (dataset, preset, split), scores in grids.items():
-        if not _any(scores):
-            continue
+    grids = _grids(
+        source,
+        lambda spec: (
+            *(spec.dataset, spec.preset, spec.split.kind),
+            *(spec.method, spec.partition.clients),
+        ),
+        lambda group, method, clients: source.paper.printed(group[0], method, clients),
+    )
+    for (dataset, preset, split), lines in grids.items():
         of_this = {"dataset": dataset, "preset": preset, "split": split}
         own = [record for _, record in source.rows if of_this.items() <= record.items()]
-        methods = in_order(scores)
-        lines = {
-            marked(method): {
-                clients: (found, source.paper.printed(dataset, method, clients))
-                for clients, found in scores[method].items()
-            }
-            for method in methods
-        }
+        methods = in_order(lines)
         title = f"{dataset}, preset {preset}, {split} split"
-        yield _grid(title, "method", lines, [*footnotes(methods), *divergence(own)])
+        shown = {marked(method): lines[method] for method in methods}
+        yield _grid(title, "method", shown, [*footnotes(methods), *divergence(own)])
 
 
 def _cluster_grids(source: Source) -> Iterator[Table]:
-    grids: dict[str, Scores] = {}
-    for cell in source.cells:
-        spec = RunSpec().with_settings(cell)
-        if spec.method == "feddep":
-            grid = grids.setdefault(spec.dataset, {})
-            grid.setdefault(str(spec.embedding.clusters), {}).setdefault(spec.partition.clients, [])
-    for settings, record in source.rows:
-        spec = RunSpec().with_settings(settings)
-        if spec.method == "feddep":
-            row = grids[spec.dataset][str(spec.embedding.clusters)]
-            row[spec.partition.clients].append(record["scores"]["global"]["test"])
-    for dataset, scores in grids.items():
-        if not _any(scores):
-            continue
-        lines = {
-            clusters: {
-                clients: (found, source.paper.printed_for_clusters(dataset, int(clusters), clients))
-                for clients, found in scores[clusters].items()
-            }
-            for clusters in sorted(scores, key=int)
-        }
-        yield _grid(f"{dataset}, feddep", "C", lines)
+    def place(spec: RunSpec) -> Place | None:
+        own = spec.dataset, spec.embedding.clusters, spec.partition.clients
+        return own if spec.method == "feddep" else None
+
+    printed = source.paper.printed_for_clusters
+    grids = _grids(source, place, lambda group, *others: printed(*group, *others))
+    for (dataset,), lines in grids.items():
+        shown = {str(clusters): lines[clusters] for clusters in sorted(lines)}
+        yield _grid(f"{dataset}, feddep", "C", shown)
+
+
+Line = dict[int, tuple[list[float], Printed | None]]
+"""Ours and the paper's by number of clients."""
+
+
+def _grids(
+    source: Source,
+    place: Callable[[RunSpec], Place | None],
+    printed: Callable[[Place, Any, int], Printed | None],
+) -> dict[Place, dict[Any, Line]]:
+    """The lines of every grid of which anything has been run.
+
+    Args:
+        source: the sweep.
+        place: of a run: its grid, its line, its number of clients.
+        printed: what the paper has there.
+    """
+    grids: dict[Place, dict[Any, Line]] = {}
+    for (*group, line, clients), found in source.scores(place).items():
+        scores = [score for score in found.values() if score is not None]
+        own = grids.setdefault(tuple(group), {}).setdefault(line, {})
+        own[clients] = scores, printed(tuple(group), line, clients)
+    return {
+        group: lines
+        for group, lines in grids.items()
+        if any(scores for line in lines.values() for scores, _ in line.values())
+    }
 
 
 def verdict(ours: float, printed: Printed) -> str:
@@ -106,9 +110,6 @@ def verdict(ours: float, printed: Printed) -> str:
     if abs(difference) <= printed.deviation:
         return "within"
     return "above" if difference > 0 else "below"
-
-
-Line = dict[int, tuple[list[float], Printed | None]]
 
 
 def _grid(title: str, what: str, lines: dict[str, Line], notes: Sequence[str] = ()) -> Table:
@@ -138,7 +139,3 @@ def _texts(entry: tuple[list[float], Printed | None] | None, most: int) -> tuple
         return ours, str(printed), "–"
     mean = statistics.fmean(scores)
     return ours, str(printed), f"{points(mean - printed.mean)} {verdict(mean, printed)}"
-
-
-def _any(scores: Scores) -> bool:
-    return any(found for row in scores.values() for found in row.values())

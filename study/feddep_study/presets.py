@@ -40,15 +40,7 @@ def adopt(file: Path) -> tuple[str, str]:
 def with_tuned(
     text: str, method: str, dataset: str, settings: Mapping[str, Any], origin: str
 ) -> str:
-    """The text of a presets file with one tuned entry put in or replaced; entries are sorted.
-
-    Args:
-        text: the file's content.
-        method: whose settings.
-        dataset: on which data.
-        settings: the values.
-        origin: where they come from, in one line.
-    """
+    """The text of a presets file with one tuned entry put in or replaced; entries are sorted."""
     head, *entries = _ENTRY.split(text)
     title = f"[tuned.{method}.{dataset}]\n"
     kept = [entry.strip() for entry in entries if not entry.startswith(title)]

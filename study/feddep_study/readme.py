@@ -1,6 +1,6 @@
 """What the README shows of the results: one table and two figures."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from feddep.scenario.spec import RunSpec
 from feddep_study.figures.accuracy import FAR, paper_figure
 from feddep_study.gain_by_lost_edges import bother_figure, with_all_features
 from feddep_study.paper_tables import NOT_RUN, in_order
-from feddep_study.source import Source
+from feddep_study.source import Place, Scores, Source
 from feddep_study.statistics.paired import CONFIDENCE
 
 CLIENTS = 5
@@ -56,23 +56,15 @@ class Shown:
 def main_table(source: Source) -> Table:
     """Table 1 in short: methods down, data sets across, the paper's numbers in brackets."""
     source = _shown_part(source)
-    seeds: dict[tuple[str, str], int] = {}
-    for cell in source.cells:
-        spec = RunSpec().with_settings(cell)
-        place = spec.method, spec.dataset
-        seeds[place] = seeds.get(place, 0) + 1
-    scores: dict[tuple[str, str], list[float]] = {}
-    for _, record in source.rows:
-        place = record["method"], record["dataset"]
-        scores.setdefault(place, []).append(record["scores"]["global"]["test"])
-    methods = in_order(method for method, _ in seeds)
-    datasets = list(dict.fromkeys(dataset for _, dataset in seeds))
+    scores = source.scores(lambda spec: (spec.method, spec.dataset))
+    methods = in_order(method for method, _ in scores)
+    datasets = list(dict.fromkeys(dataset for _, dataset in scores))
     lines = [
-        (marked(method), *(_cell(source, method, name, scores, seeds) for name in datasets))
+        (marked(method), *(_cell(source, method, name, scores) for name in datasets))
         for method in methods
     ]
     ran_away = divergence(record for _, record in source.rows)
-    most = [max(count for (_, name), count in seeds.items() if name == own) for own in datasets]
+    most = [max(len(own) for (_, other), own in scores.items() if other == n) for n in datasets]
     counts = ", ".join(f"{count} on {name}" for name, count in zip(datasets, most, strict=True))
     notes = (*footnotes(methods), *ran_away, f"{_NOTE} Seeds: {counts}.")
     return Table(("method", *datasets), lines, notes)
@@ -109,18 +101,13 @@ def _is_shown(cell: Mapping[str, Any]) -> bool:
     return (spec.partition.clients, spec.preset) == (CLIENTS, PRESET)
 
 
-def _cell(
-    source: Source,
-    method: str,
-    dataset: str,
-    scores: Mapping[tuple[str, str], Sequence[float]],
-    seeds: Mapping[tuple[str, str], int],
-) -> str:
+def _cell(source: Source, method: str, dataset: str, scores: Mapping[Place, Scores]) -> str:
     """Ours, the number of seeds where some are missing, and the paper's."""
-    found, declared = scores.get((method, dataset), ()), seeds.get((method, dataset), 0)
+    declared = scores.get((method, dataset), {})
+    found = [score for score in declared.values() if score is not None]
     ours = spread(found) if found else NOT_RUN
-    if 0 < len(found) < declared:
-        ours += f", {len(found)} of {declared} seeds"
+    if 0 < len(found) < len(declared):
+        ours += f", {len(found)} of {len(declared)} seeds"
     printed = source.paper.printed(dataset, method, CLIENTS)
     return f"{ours} ({printed.mean:.4f})" if printed else ours
 

@@ -24,8 +24,8 @@ from feddep_study.source import Library
 TITLE = "FedDEP, reproduced"
 ABOUT = (
     "Ours beside what is printed in *Deep Efficient Private Neighbor Generation for Subgraph "
-    "Federated Learning* (SDM 2024). Every number is rebuilt from stored records by `feddep "
-    "report`; what is not run yet is shown as not run yet."
+    "Federated Learning* (SDM 2024). Every number is rebuilt from stored records by "
+    "`feddep-study report`; what is not run yet is shown as not run yet."
 )
 QUICK = "This is the quick version: fewer seeds, rounds and epochs. Its numbers compare poorly."
 
@@ -151,8 +151,7 @@ def _titled(sections: Sequence[Section]) -> Iterator[Table]:
     for section in sections:
         for block in section.blocks:
             if isinstance(block, Table):
-                title = f"{section.title}: {block.title}"
-                yield Table(block.headings, block.rows, block.notes, title)
+                yield replace(block, title=f"{section.title}: {block.title}")
 
 
 def _file_name(section: Section, figure: Figure) -> str:

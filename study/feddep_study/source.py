@@ -2,17 +2,22 @@
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from feddep.errors import DataError, InputError
-from feddep.reports.summary import Rows, varied
+from feddep.reports.summary import Rows, score_of, varied
 from feddep.runs.files import Record
+from feddep.scenario.spec import RunSpec
 from feddep.sweeps.sweep import History, Sweep
 from feddep_study.against_paper import Paper
+
+Place = tuple[Any, ...]
+Scores = Mapping[int, float | None]
+"""By seed; None for what is declared and not run yet."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,11 @@ class Source:
     histories: Sequence[tuple[Mapping[str, Any], Record, History]] = ()
     lost_shares: Mapping[tuple[str, int, int], float] = field(default_factory=dict)
 
+    @property
+    def rows_with_histories(self) -> Rows:
+        """The rows of a sweep that keeps histories, each record with its own."""
+        return [(cell, record | {"history": history}) for cell, record, history in self.histories]
+
     def lost_share(self, record: Record) -> float | None:
         """The share of edges between clients.
 
@@ -47,6 +57,21 @@ class Source:
         if record["partition"] == "louvain":
             return self.lost_shares.get((record["dataset"], record["clients"], record["seed"]))
         return None
+
+    def scores(self, place: Callable[[RunSpec], Place | None]) -> Mapping[Place, Scores]:
+        """Seeds and test scores on the whole graph by place; None for what is not run yet.
+
+        Args:
+            place: of the runs with a spec; None for those that are not looked at.
+        """
+        found: dict[Place, dict[int, float | None]] = {}
+        for settings, record in [*((cell, None) for cell in self.cells), *self.rows]:
+            spec = RunSpec().with_settings(settings)
+            own = place(spec)
+            if own is not None:
+                score = None if record is None else score_of(record)
+                found.setdefault(own, {})[spec.seed] = score
+        return found
 
     @cached_property
     def _told(self) -> dict[tuple[Any, ...], float]:

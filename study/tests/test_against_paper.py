@@ -3,7 +3,7 @@
 import pytest
 
 from feddep.errors import DataError
-from feddep_study.against_paper import Paper, paper_table, reached
+from feddep_study.against_paper import Paper, beside_paper, reached
 
 PAPER = Paper(
     {"cora": {"feddep": {"3": [0.8894, 0.016], "5": [0.8883, 0.011]}, "fedavg": {"5": [0.8, 0.02]}}}
@@ -17,11 +17,11 @@ def run(score, method="feddep", seed=0, settings=None, **facts):
 
 
 def lines(*rows):
-    return paper_table(rows, PAPER).splitlines()[2:]
+    return beside_paper(rows, PAPER).markdown().splitlines()[2:]
 
 
 def test_a_line_has_ours_the_paper_s_the_difference_and_the_verdict():
-    assert paper_table([run(0.88), run(0.90, seed=1)], PAPER).splitlines() == [
+    assert beside_paper([run(0.88), run(0.90, seed=1)], PAPER).markdown().splitlines() == [
         "| dataset | clients | method | preset | split | ours | paper | difference in points "
         "| at least paper − sd, by | seeds |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
@@ -66,7 +66,7 @@ def test_what_the_paper_compares_is_never_pooled():
 
 def test_another_setting_that_the_sweep_varies_has_its_own_column():
     rows = [run(0.8, settings={"training.rounds": rounds}) for rounds in (50, 200)]
-    assert "| split | rounds | ours |" in paper_table(rows, PAPER)
+    assert "| split | rounds | ours |" in beside_paper(rows, PAPER).markdown()
     assert [line.split(" | ")[5] for line in lines(*rows)] == ["50", "200"]
 
 

@@ -5,7 +5,7 @@ The 97.5% quantiles of Student's t: 12.706 for 1 degree of freedom, 4.303 for 2,
 
 import pytest
 
-from feddep_study.statistics.paired import Difference, pairs_table
+from feddep_study.statistics.paired import Difference, pairs
 
 RULE = "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
 HEAD = (
@@ -24,7 +24,7 @@ def run(method, seed, test, silo=0.5, **settings):
 
 
 def lines(rows):
-    return pairs_table(rows).splitlines()[2:]
+    return pairs(rows).markdown().splitlines()[2:]
 
 
 # One mean of differences
@@ -75,7 +75,7 @@ def test_both_metrics_are_compared_over_the_pairs():
         *(run("fedavg", seed, score, 0.6) for seed, score in enumerate([0.80, 0.82, 0.84])),
         *(run("feddep", seed, score, 0.6) for seed, score in enumerate([0.84, 0.87, 0.90])),
     ]
-    assert pairs_table(rows).splitlines() == [
+    assert pairs(rows).markdown().splitlines() == [
         HEAD,
         RULE,
         "| feddep | 0.8200 | +5.00 [+2.52, +7.48] | above | 0.6000 | +0.00 | open | 3 |",
@@ -111,7 +111,7 @@ def test_settings_are_compared_apart_and_the_seed_s_order_does_not_matter():
         run("fedavg", 0, 0.7, **many),
         run("feddep", 0, 0.6, **many),
     ]
-    assert pairs_table(rows).startswith("| rounds | method |")
+    assert pairs(rows).markdown().startswith("| rounds | method |")
     assert [line.split(" | ")[:4] for line in lines(rows)] == [
         ["| 50", "feddep", "0.5000", "+10.00"],
         ["| 200", "feddep", "0.7000", "−10.00"],

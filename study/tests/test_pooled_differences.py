@@ -2,6 +2,8 @@
 
 import pytest
 
+from feddep_study.against_paper import Paper
+from feddep_study.source import Source
 from feddep_study.statistics.pooled_differences import NOTE, gains, pooled_pairs
 
 
@@ -12,8 +14,12 @@ def run(method, seed, test, silo=0.5, dataset="cora", clients=5, preset="paper")
     return settings | {"partition.clients": clients}, record
 
 
+def tables(rows):
+    return list(gains(Source("any", [], rows, Paper({}))))
+
+
 def lines(rows):
-    return [row for table in gains(rows) for row in table.rows]
+    return [row for table in tables(rows) for row in table.rows]
 
 
 FEDAVG = [run("fedavg", seed, 0.80) for seed in (0, 1)]
@@ -22,7 +28,7 @@ FEDDEP = [run("feddep", seed, score, 0.47) for seed, score in enumerate((0.819, 
 
 def test_both_metrics_stand_against_both_references_with_their_pairs():
     fedsage = [run("fedsage", 0, 0.81), run("fedsage", 2, 0.1)]
-    (table,) = gains([*FEDAVG, *FEDDEP, *fedsage])
+    (table,) = tables([*FEDAVG, *FEDDEP, *fedsage])
     assert table.title == "Pooled differences, preset paper, quota split"
     assert table.headings == (
         *("method", "data", "− fedavg, global", "− fedavg, silo"),
@@ -99,12 +105,12 @@ METHODS = ("fedavg", "feddep")
 
 def test_presets_have_tables_of_their_own_and_the_first_says_how_to_read_it():
     tuned = [run(method, 0, 0.8, preset="tuned") for method in METHODS]
-    tables = list(gains([*FEDAVG, *FEDDEP, *tuned]))
-    assert [table.title for table in tables] == [
+    found = tables([*FEDAVG, *FEDDEP, *tuned])
+    assert [table.title for table in found] == [
         "Pooled differences, preset paper, quota split",
         "Pooled differences, preset tuned, quota split",
     ]
-    assert [list(table.notes) for table in tables] == [[NOTE], []]
+    assert [list(table.notes) for table in found] == [[NOTE], []]
 
 
 @pytest.mark.parametrize("rows", [[], FEDAVG, [*FEDAVG, run("feddep", 9, 0.8)]], ids=len)

@@ -18,17 +18,9 @@ ROUNDS = 3
 """What a round costs does not depend on the number of rounds, so a few will do."""
 
 MEASURED_HEADINGS = (
-    "method",
-    "sent once",
-    "a generator epoch",
-    "an averaging round",
-    "up in all",
-    "down in all",
-    f"more than {REFERENCE}",
-    "seconds before the rounds",
-    "a round",
-    "in all",
-    f"÷ {REFERENCE}",
+    *("method", "sent once", "a generator epoch", "an averaging round"),
+    *("up in all", "down in all", f"more than {REFERENCE}"),
+    *("seconds before the rounds", "a round", "in all", f"÷ {REFERENCE}"),
 )
 NOTES = (
     "Bytes are those of all clients together. What is *sent once* and in a *generator epoch* comes "
@@ -141,6 +133,11 @@ def phase_bytes(record: Record, name: str) -> int:
     return counts["up_bytes"] + counts["down_bytes"]
 
 
+def total_bytes(record: Record) -> int:
+    """Bytes in all, both ways."""
+    return int(record["traffic"]["up_bytes"] + record["traffic"]["down_bytes"])
+
+
 def seconds_before(record: Record) -> float:
     """Seconds of the phases before the averaging rounds."""
     phases: Mapping[str, float] = record["seconds"]["phases"]
@@ -150,11 +147,11 @@ def seconds_before(record: Record) -> float:
 def _check_comparable(records: Sequence[Record]) -> None:
     first, methods = records[0], set[str]()
     for record in records:
-        name, traffic = record["method"], record["traffic"]
+        name = record["method"]
         if name in methods:
             raise InputError(f"expected one run of each method (got two of {name})")
         methods.add(name)
-        if not traffic["up_bytes"] + traffic["down_bytes"]:
+        if not total_bytes(record):
             raise InputError(f"{name} sent nothing, so it has no cost to show; leave its run out")
         if "data" not in record:
             raise InputError(f"the run of {name} is of an older version; run it again")
@@ -182,16 +179,12 @@ def _cost(record: Record, reference: Record | None) -> Cost:
         round_bytes=averaging["up_bytes"] / rounds + averaging["down_bytes"] / (rounds + 1),
         up_bytes=traffic["up_bytes"],
         down_bytes=traffic["down_bytes"],
-        extra_bytes=None if reference is None else _total(record) - _total(reference),
+        extra_bytes=None if reference is None else total_bytes(record) - total_bytes(reference),
         seconds_before=waited,
         seconds_round=(seconds - waited) / rounds,
         seconds=seconds,
         times_reference=None if reference is None else seconds / reference["seconds"]["total"],
     )
-
-
-def _total(record: Record) -> int:
-    return int(record["traffic"]["up_bytes"] + record["traffic"]["down_bytes"])
 
 
 def _measured_row(cost: Cost) -> tuple[str, ...]:

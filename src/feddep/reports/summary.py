@@ -18,17 +18,12 @@ def summary_table(rows: Rows) -> str:
 
 
 def summary(rows: Rows) -> Table:
-    """One line for each setting of a sweep, scores over its seeds.
-
-    Args:
-        rows: settings and record of every run.
-    """
+    """One line for each setting of a sweep, scores over its seeds."""
     names = varied([settings for settings, _ in rows])
     lines = [
         (
             *setting,
-            spread([record["scores"]["global"]["test"] for record in records]),
-            spread([record["scores"]["silo"]["test"] for record in records]),
+            *(spread([score_of(one, metric) for one in records]) for metric in ("global", "silo")),
             spread([record["scores"]["silo"]["val"] for record in records]),
             str(len(records)),
         )
@@ -71,6 +66,12 @@ def records_by_setting(rows: Rows, names: Sequence[str]) -> dict[tuple[str, ...]
 def headings(names: Sequence[str]) -> list[str]:
     """The settings' names without their sections."""
     return [name.rpartition(".")[2] for name in names]
+
+
+def score_of(record: Record, metric: str = "global") -> float:
+    """Accuracy on the test nodes, on the whole graph or, for ``silo``, on the own silo."""
+    score: float = record["scores"][metric]["test"]
+    return score
 
 
 def spread(values: Sequence[float | None]) -> str:

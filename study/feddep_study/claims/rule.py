@@ -29,12 +29,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from feddep.reports.formatting import points
-from feddep.reports.summary import Rows
+from feddep.reports.summary import Rows, score_of
 from feddep.runs.files import Record
 from feddep.scenario.spec import RunSpec
 from feddep_study.paper_tables import NOT_RUN
 from feddep_study.source import Source
-from feddep_study.statistics.paired import Difference, score_of
+from feddep_study.statistics.paired import Difference
 from feddep_study.statistics.pooling import Pooled, Setting, pooled
 
 SUPPORTED, CONTRADICTED, OPEN = "supported", "contradicted", "open"
@@ -74,7 +74,7 @@ class Case:
 
     def accuracy(self, method: str, settings: Mapping[str, Any] | None = None) -> float:
         """Its test score on the whole graph, the paper's metric."""
-        return score_of(self.record(method, settings), "global")
+        return score_of(self.record(method, settings))
 
 
 @dataclass(frozen=True)
@@ -328,7 +328,7 @@ def examine(claim: Claim, sources: Mapping[str, Source]) -> Iterator[Finding]:
 def _finding(claim: Claim, evidence: Evidence, sources: Sequence[Source]) -> Finding:
     measure = claim.measure
     declared = evidence.cases([(cell, {}) for cell in sources[0].cells])
-    cases = evidence.cases(*map(_rows, sources))
+    cases = evidence.cases(*(source.rows_with_histories or source.rows for source in sources))
     values = _values(measure, cases)
     in_tables = evidence.cases(*map(_printed, sources)) if measure.printed else {}
     printed = _values(measure, in_tables)
@@ -361,13 +361,6 @@ def _values(measure: Measure, cases: Cases) -> dict[Setting, dict[int, float]]:
 
 def _count(values: Mapping[Setting, Mapping[int, object]]) -> int:
     return sum(map(len, values.values()))
-
-
-def _rows(source: Source) -> Rows:
-    """The runs, with their histories where the sweep keeps them."""
-    if not source.histories:
-        return source.rows
-    return [(cell, record | {"history": history}) for cell, record, history in source.histories]
 
 
 # What the paper's tables depend on; of other settings it prints nothing.

@@ -10,15 +10,8 @@ from feddep_study.paper_tables import NOT_RUN
 from feddep_study.source import Source
 
 HEADINGS = (
-    "claim",
-    "verdict",
-    "ours",
-    "paper",
-    "paper's mean inside",
-    "for / against / undecided",
-    "settings",
-    "tested as",
-    "runs",
+    *("claim", "verdict", "ours", "paper", "paper's mean inside"),
+    *("for / against / undecided", "settings", "tested as", "runs"),
 )
 NOTE = (
     "*Ours* is the mean over the settings that decide, with its 95% interval, and behind *of all* "

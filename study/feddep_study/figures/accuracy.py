@@ -3,14 +3,14 @@
 import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from feddep.reports.charts import ROW, Axis, Figure, Key, Panel, Point, Series
 from feddep.reports.costs import Cost
 from feddep.reports.formatting import marked
 from feddep.reports.palette import Style, style_of
-from feddep.reports.summary import Rows, by_setting, spread
+from feddep.reports.summary import Rows, by_setting, score_of, spread
 from feddep.runs.files import Record
 from feddep_study.paper_tables import in_order
 from feddep_study.source import Source, shared_settings, title_of
@@ -34,46 +34,23 @@ FAR = {"local": "Local", "fedgnn": "FedGNN with the paper's noise"}
 ZOOM = "Choose in the legend what is shown; the scale follows."
 
 
-@dataclass(frozen=True)
-class Mark:
-    """Something to show in a line of its own or beside others.
-
-    Attributes:
-        line: the label of the line.
-        keys: entries of the legend.
-        value: on the axis.
-        tip: about it.
-        style: of the marker.
-        low: lower end of an interval.
-        high: upper end.
-    """
-
-    line: str
-    keys: tuple[str, ...]
-    value: float
-    tip: str
-    style: Style
-    low: float | None = None
-    high: float | None = None
-
-
 def paper_figure(source: Source) -> Iterator[Figure]:
     """Ours beside the paper's: a panel for each data set and number of clients, a line a method."""
-    panels: dict[str, list[Mark]] = {}
+    panels: dict[str, list[Series]] = {}
     names = [name for name in shared_settings(source.rows) if name != "preset"]
     ordered = [row for _, group in panels_of(source.rows, names) for row in group]
     for settings, records in _groups(ordered, [*names, "preset", "method"]):
         record = records[0]
         marks = panels.setdefault(_title(record, settings, names), [])
-        marks.append(_own_mark(records, f"ours, preset {record['preset']}"))
+        own = f"ours, preset {record['preset']}"
+        marks.append(score_mark(record["method"], own, _PRESETS[record["preset"]], records))
         printed = source.paper.printed(record["dataset"], record["method"], record["clients"])
-        if printed is not None and not any(_is_printed(mark, record["method"]) for mark in marks):
+        keys = (record["method"], PRINTED)
+        if printed is not None and not any(mark.keys == keys for mark in marks):
             style = replace(_PRINTED_STYLE, colour=style_of(record["method"]).colour)
-            low, high = printed.floor, printed.mean + printed.deviation
             tip = f"{marked(record['method'])}, {PRINTED}: {printed}"
-            keys = (record["method"], PRINTED)
-            line = marked(record["method"])
-            marks.append(Mark(line, keys, printed.mean, tip, style, low, high))
+            high = printed.mean + printed.deviation
+            marks.append(_mark(keys, style, Point(printed.mean, 0.0, tip, printed.floor, high)))
     yield Figure(
         "beside-paper",
         f"{ACCURACY.capitalize()} {METRIC_NAMES['global']}, ours and the paper's",
@@ -173,13 +150,13 @@ def lines_figure(
 
 def costs_figure(costs: Sequence[Cost], title: str) -> Figure:
     """Bytes and seconds in all, a line a method."""
-    sent, waited = list[Mark](), list[Mark]()
+    sent, waited = list[Series](), list[Series]()
     for cost in costs:
         name, style = marked(cost.method), replace(style_of(cost.method), marker="circle")
         megabytes = (cost.up_bytes + cost.down_bytes) / 1e6
         keys = (cost.method,)
-        sent.append(Mark(name, keys, megabytes, f"{name}: {megabytes:.2f} MB", style))
-        waited.append(Mark(name, keys, cost.seconds, f"{name}: {cost.seconds:.2f} s", style))
+        sent.append(_mark(keys, style, Point(megabytes, 0.0, f"{name}: {megabytes:.2f} MB")))
+        waited.append(_mark(keys, style, Point(cost.seconds, 0.0, f"{name}: {cost.seconds:.2f} s")))
     return Figure(
         "costs",
         f"Costs: {title}",
@@ -231,19 +208,18 @@ def _title(record: Record, settings: Mapping[str, Any], names: Sequence[str]) ->
     return title_of(settings, names) or f"{record['dataset']}, M = {record['clients']}"
 
 
-def _own_mark(records: Sequence[Record], group: str) -> Mark:
-    first = records[0]
-    scores = scores_of(records, "global")
-    style = replace(_PRESETS[first["preset"]], colour=style_of(first["method"]).colour)
-    name = marked(first["method"])
-    tip = f"{name}, {group}: {told(scores)}"
-    low, high = interval(scores)
-    keys = (first["method"], group)
-    return Mark(name, keys, statistics.fmean(scores), tip, style, low, high)
+def score_mark(
+    method: str, group: str, style: Style, records: Sequence[Record], more: str = ""
+) -> Series:
+    """The mean score of a method's runs, which belong to a group of the legend, as a mark."""
+    up = score_point(0.0, records, "global", f"{marked(method)}, {group}{more}")
+    across = Point(up.y, 0.0, up.tip, up.low, up.high)
+    return _mark((method, group), replace(style, colour=style_of(method).colour), across)
 
 
-def _is_printed(mark: Mark, method: str) -> bool:
-    return mark.keys == (method, PRINTED)
+def _mark(keys: tuple[str, ...], style: Style, point: Point) -> Series:
+    """Something to show in a line of its own or beside others; its place comes later."""
+    return Series(keys, [point], style, line=False)
 
 
 def _preset_keys(rows: Rows) -> list[Key]:
@@ -255,15 +231,15 @@ def _preset_keys(rows: Rows) -> list[Key]:
     return [*keys, Key(PRINTED, PRINTED, _PRINTED_STYLE, "source")]
 
 
-def _difference_marks(pair: Paired, reference: str) -> Iterator[Mark]:
+def _difference_marks(pair: Paired, reference: str) -> Iterator[Series]:
     for metric in METRICS:
         difference = pair.differences[metric]
         mean, margin = 100 * difference.mean, difference.margin
         style = replace(_metric_style(metric), colour=style_of(pair.method).colour)
-        name = marked(pair.method)
-        tip = f"{name} − {reference}, {METRIC_NAMES[metric]}: {difference} ({pair.pairs} pairs)"
+        what = f"{marked(pair.method)} − {reference}, {METRIC_NAMES[metric]}"
         low, high = (None, None) if margin is None else (mean - 100 * margin, mean + 100 * margin)
-        yield Mark(name, (pair.method, METRIC_NAMES[metric]), mean, tip, style, low, high)
+        point = Point(mean, 0.0, f"{what}: {difference} ({pair.pairs} pairs)", low, high)
+        yield _mark((pair.method, METRIC_NAMES[metric]), style, point)
 
 
 def _metric_style(metric: str) -> Style:
@@ -272,26 +248,23 @@ def _metric_style(metric: str) -> Style:
 
 def lines_panel(
     title: str,
-    marks: Sequence[Mark],
+    marks: Sequence[Series],
     label: str,
     *,
     guide: float | None = None,
     floor: float | None = None,
 ) -> Panel:
-    """Values across, a line for each label; what shares a line stands a little apart."""
-    methods = in_order(mark.keys[0] for mark in marks)
-    marks = sorted(marks, key=lambda mark: methods.index(mark.keys[0]))
-    lines = list(dict.fromkeys(mark.line for mark in marks))
-    shared = {line: [mark for mark in marks if mark.line == line] for line in lines}
-    deepest = max(len(own) for own in shared.values())
+    """Values across, a line for each method; what shares a line stands a little apart."""
+    lines = in_order(mark.keys[0] for mark in marks)
+    shared = [[mark for mark in marks if mark.keys[0] == method] for method in lines]
+    deepest = max(map(len, shared))
     step = 0.0 if deepest < 2 else min(0.38, 0.56 / (deepest - 1))  # nearer than the next line
     series = []
-    for number, line in enumerate(lines):
-        for place, mark in enumerate(shared[line]):
-            y = -number - (place - (len(shared[line]) - 1) / 2) * step
-            point = Point(mark.value, y, mark.tip, mark.low, mark.high)
-            series.append(Series(mark.keys, [point], mark.style, line=False))
-    ticks = [(float(-number), line) for number, line in enumerate(lines)]
+    for number, own in enumerate(shared):
+        for place, mark in enumerate(own):
+            y = -number - (place - (len(own) - 1) / 2) * step
+            series.append(replace(mark, points=[replace(mark.points[0], y=y)]))
+    ticks = [(float(-number), marked(method)) for number, method in enumerate(lines)]
     height = 68 + ROW * (len(lines) + 0.3) * max(1.0, 0.55 + 0.35 * deepest)
     across, down = Axis(label, floor=floor), Axis("", ticks, room=0.65)
     return Panel(title, across, down, series, "x", guide, round(height, 1))
@@ -326,7 +299,7 @@ def level_line(
     method: str, records: Sequence[Record], metric: str, ends: Sequence[float]
 ) -> Series:
     """The mean score of runs that have no place on the axis, from its one end to the other."""
-    scores = scores_of(records, metric)
+    scores = [score_of(record, metric) for record in records]
     mean, tip = statistics.fmean(scores), f"{marked(method)}: {told(scores)}"
     style = replace(style_of(method), dash=style_of(method).dash or "2 3")
     return Series((method,), [Point(x, mean, tip) for x in ends], style, marks=False)
@@ -353,14 +326,9 @@ def _printed_over(
 
 def score_point(x: float, records: Sequence[Record], metric: str, name: str) -> Point:
     """The mean score of some runs with an interval of one standard deviation to both sides."""
-    scores = scores_of(records, metric)
+    scores = [score_of(record, metric) for record in records]
     low, high = interval(scores)
     return Point(x, statistics.fmean(scores), f"{name}: {told(scores)}", low, high)
-
-
-def scores_of(records: Sequence[Record], metric: str) -> list[float]:
-    """The test scores of some runs."""
-    return [record["scores"][metric]["test"] for record in records]
 
 
 def interval(scores: Sequence[float]) -> tuple[float | None, float | None]:
@@ -381,7 +349,7 @@ def method_keys(methods: Iterable[str]) -> list[Key]:
     return [Key(name, marked(name), style_of(name)) for name in in_order(methods)]
 
 
-def _legend(panels: Mapping[str, Sequence[Mark]], groups: Sequence[Key]) -> list[Key]:
+def _legend(panels: Mapping[str, Sequence[Series]], groups: Sequence[Key]) -> list[Key]:
     """The groups that occur, then the methods."""
     marks = [mark for own in panels.values() for mark in own]
     shown = {key for mark in marks for key in mark.keys}

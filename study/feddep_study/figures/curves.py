@@ -2,12 +2,11 @@
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from feddep.reports.charts import Axis, Figure, Panel, Point, Series
 from feddep.reports.formatting import marked
 from feddep.reports.palette import style_of
-from feddep.reports.summary import setting_of
+from feddep.reports.summary import by_setting
 from feddep.sweeps.sweep import History
 from feddep_study.figures.accuracy import ACCURACY, ZOOM, method_keys
 from feddep_study.paper_tables import in_order
@@ -16,19 +15,16 @@ from feddep_study.source import Source, shared_settings, title_of
 
 def curves_figure(source: Source) -> Iterator[Figure]:
     """Accuracy, loss and seconds over the rounds, and accuracy over seconds; means over seeds."""
-    rows = [(settings, record) for settings, record, _ in source.histories]
+    rows = source.rows_with_histories
     if not rows:
         return
-    names = shared_settings(rows)
-    groups: dict[tuple[str, ...], dict[str, list[History]]] = {}
-    first: dict[tuple[str, ...], Mapping[str, Any]] = {}
-    for settings, record, history in source.histories:
-        setting = setting_of(settings, names)
-        first.setdefault(setting, settings)
-        groups.setdefault(setting, {}).setdefault(record["method"], []).append(history)
-    panels = list[Panel]()
-    for setting, by_method in groups.items():
-        title = title_of(first[setting], names) or str(first[setting].get("dataset", source.name))
+    names, panels = shared_settings(rows), list[Panel]()
+    for group in by_setting(rows, names).values():
+        by_method: dict[str, list[History]] = {}
+        for _, record in group:
+            by_method.setdefault(record["method"], []).append(record["history"])
+        settings = group[0][0]
+        title = title_of(settings, names) or str(settings.get("dataset", source.name))
         means = {method: mean_history(by_method[method]) for method in in_order(by_method)}
         panels += curve_panels(title, means)
     yield Figure(

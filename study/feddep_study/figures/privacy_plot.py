@@ -1,6 +1,5 @@
 """Utility against privacy: accuracy over the ε that a mechanism keeps to."""
 
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,20 +7,18 @@ from typing import Any
 from feddep.reports.charts import Axis, Figure, Key, Panel, Point, Series
 from feddep.reports.formatting import marked
 from feddep.reports.palette import Style, style_of_mechanism
-from feddep.reports.summary import Rows
+from feddep.reports.summary import Rows, score_of
 from feddep.runs.files import Record
 from feddep_study.figures.accuracy import (
     ACCURACY,
     METRIC_NAMES,
     ZOOM,
-    Mark,
-    interval,
     level_line,
     lines_panel,
     method_keys,
     panels_of,
+    score_mark,
     score_point,
-    scores_of,
     told,
 )
 from feddep_study.source import Source, shared_settings, title_of
@@ -90,8 +87,11 @@ class _Private:
     epsilon: float | None
 
     def __str__(self) -> str:
-        parts = marked(self.method), self.mechanism, self.more
-        return ", ".join(part for part in parts if part)
+        return f"{marked(self.method)}, {self.mechanism}{self.further}"
+
+    @property
+    def further(self) -> str:
+        return f", {self.more}" if self.more else ""
 
     @property
     def style(self) -> Style:
@@ -127,7 +127,7 @@ def _privacy_panel(
         if run.epsilon is None:
             ends = [bounded[0], bounded[-1]]
             level = level_line(run.method, records, metric, ends)
-            tip = f"{run}, no bound: {told(scores_of(records, metric))}"
+            tip = f"{run}, no bound: {told([score_of(record, metric) for record in records])}"
             points = [replace(point, tip=tip) for point in level.points]
             series.append(Series((run.method, run.mechanism), points, run.style, marks=False))
         else:
@@ -141,11 +141,8 @@ def _privacy_panel(
 
 
 def _unbounded_panel(title: str, runs: Mapping[_Private, Sequence[Record]]) -> Panel:
-    marks = []
-    for run, records in runs.items():
-        scores = scores_of(records, "global")
-        name, (low, high) = marked(run.method), interval(scores)
-        tip = f"{run}, no bound: {told(scores)}"
-        keys = run.method, run.mechanism
-        marks.append(Mark(name, keys, statistics.fmean(scores), tip, run.style, low, high))
+    marks = [
+        score_mark(run.method, run.mechanism, run.style, records, f"{run.further}, no bound")
+        for run, records in runs.items()
+    ]
     return lines_panel(f"{title}, no bound", marks, ACCURACY)

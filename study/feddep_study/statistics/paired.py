@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from scipy.stats import t as student_t
 
 from feddep.reports.formatting import accuracy, footnotes, marked, points
-from feddep.reports.summary import Rows, headings, records_by_setting, varied
+from feddep.reports.summary import Rows, headings, records_by_setting, score_of, varied
 from feddep.reports.table import Table
 from feddep.runs.files import Record
 
@@ -113,19 +113,10 @@ class Paired:
     base: Mapping[str, float] = field(default_factory=dict)
 
 
-def pairs_table(rows: Rows) -> str:
-    """:func:`pairs` in Markdown."""
-    return pairs(rows).markdown()
-
-
 def pairs(rows: Rows, reference: str = REFERENCE) -> Table:
     """One line for each setting of a sweep and each method but the reference.
 
     A line looks only at the seeds that both methods have; so does the reference's mean in it.
-
-    Args:
-        rows: settings and record of every run.
-        reference: the method to compare with.
     """
     of_metrics = (
         heading
@@ -187,9 +178,3 @@ def _cells(found: Paired, metric: str) -> tuple[str, str, str]:
     """The reference's mean, the difference from it, and the word for that."""
     difference = found.differences[metric]
     return accuracy(found.base[metric]), str(difference), difference.word
-
-
-def score_of(record: Record, metric: str) -> float:
-    """Accuracy on the test nodes, on the whole graph or on the own silo."""
-    scores: Mapping[str, float] = record["scores"][metric]
-    return scores["test"]

@@ -3,17 +3,17 @@
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from feddep.reports.formatting import footnotes, marked
-from feddep.reports.summary import Rows, setting_of
+from feddep.reports.summary import Rows, score_of, setting_of
 from feddep.reports.table import Table
 from feddep.runs.files import Record
 from feddep_study.paper_tables import in_order
+from feddep_study.source import Source
 from feddep_study.statistics.paired import (
     CONFIDENCE,
     METRICS,
     REFERENCE,
     Paired,
     compared_settings,
-    score_of,
 )
 from feddep_study.statistics.pooling import Setting, Values, pooled
 
@@ -34,10 +34,10 @@ Runs = Mapping[str, Mapping[Setting, Mapping[int, Record]]]
 """By method, setting and seed."""
 
 
-def gains(rows: Rows) -> Iterator[Table]:
+def gains(source: Source) -> Iterator[Table]:
     """One table for each preset and split; the first says how to read it."""
     notes: Sequence[str] = (NOTE,)
-    for title, own in by_preset(rows):
+    for title, own in by_preset(source.rows):
         found = {
             reference: {(pair.method, *pair.setting): pair for pair in pooled_pairs(own, reference)}
             for reference in REFERENCES

@@ -15,7 +15,6 @@ from feddep.reports.table import Table
 from feddep.scenario.spec import RunSpec
 from feddep_study.paper_tables import NOT_RUN, in_order
 from feddep_study.source import Source
-from feddep_study.statistics.paired import score_of
 
 YARDSTICKS = ("global", "oracle")
 """They have what nobody has in a federation and so do not compete."""
@@ -85,23 +84,19 @@ def ranks(source: Source) -> Iterator[Table]:
 def grouped(source: Source) -> Mapping[str, Group]:
     """What is declared and what is there, by preset and split."""
     groups: dict[str, Group] = {}
-    for cell in source.cells:
-        spec = RunSpec().with_settings(cell)
-        group = groups.setdefault(_title(spec), Group())
-        if spec.method not in YARDSTICKS:
-            place = spec.dataset, spec.partition.clients
-            group.scores.setdefault(place, {}).setdefault(spec.method, {})
-    for settings, record in source.rows:
-        spec = RunSpec().with_settings(settings)
-        if spec.method not in YARDSTICKS:
-            place = spec.dataset, spec.partition.clients
-            found = groups[_title(spec)].scores[place][spec.method]
-            found[spec.seed] = score_of(record, "global")
+    for (title, method, *place), found in source.scores(_place).items():
+        scores = {seed: score for seed, score in found.items() if score is not None}
+        groups.setdefault(title, Group()).scores.setdefault((place[0], place[1]), {})[method] = (
+            scores
+        )
     return groups
 
 
-def _title(spec: RunSpec) -> str:
-    return f"preset {spec.preset}, {spec.split.kind} split"
+def _place(spec: RunSpec) -> tuple[str, str, str, int] | None:
+    if spec.method in YARDSTICKS:
+        return None
+    title = f"preset {spec.preset}, {spec.split.kind} split"
+    return title, spec.method, spec.dataset, spec.partition.clients
 
 
 def _table(title: str, group: Group, notes: Sequence[str]) -> Table:
