@@ -187,8 +187,8 @@ def test_questions_of_our_own_are_not_counted(all_run):
     assert summary(findings(all_run)).startswith(f"Of {len(CLAIMS)} claims: ")
 
 
-def test_the_rule_stands_in_the_findings():
-    text = (STUDY / "findings.md").read_text()
+def test_the_rule_stands_beside_the_verdicts():
+    text = (STUDY / "tables/claims.md").read_text()
     for word in ("Supported", "Contradicted", "Open"):
         assert f"- **{word}**: " in text
 

@@ -2,7 +2,7 @@
 
 Each claim names its section and a measure that is taken from runs with the same setting and seed;
 :mod:`feddep_study.claims.rule` has the rule by which it is decided. Words of degree had to be given
-numbers; when they were chosen is told in ``study/findings.md``:
+numbers; when they were chosen is told in ``study/tables/claims.md``:
 
 ========================================  ==========================================================
 the paper's word                          ours
