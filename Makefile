@@ -7,11 +7,11 @@ FEDERATION := tests/end_to_end/federation
 .PHONY: help setup demo check test test-federation docs reproduce bench clean
 
 help:
-	@echo "make demo    compare Local, FedAvg, FedDEP and Global on the embedded data set"
+	@echo "make demo    compare training alone, FedAvg, FedDEP and the joined graph on generated data"
 	@echo "make test    lint, types, import contracts, tests"
 	@echo "make test-federation   server and silos as real processes, and what happens when they die"
 	@echo "make docs    rebuild tables and figures of README, docs and study from stored records"
-	@echo "make reproduce   run what the study of the paper still lacks; stop it and go on at any time"
+	@echo "make reproduce   run whatever the study of the paper still lacks; can be stopped and resumed"
 	@echo "make bench   speed and memory, as ratios measured in one run"
 
 setup: $(INSTALLED)

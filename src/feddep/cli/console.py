@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-# Paths and names of the user's may hold brackets and colons, which are not to be interpreted.
+# A user's paths and names may hold brackets and colons, which must not be interpreted.
 out_console = Console(highlight=False, markup=False, emoji=False)
 err_console = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
@@ -47,11 +47,11 @@ def print_pairs(pairs: Iterable[tuple[str, str]]) -> None:
 
 @contextmanager
 def counted(runs: int, seconds: float = 0.0) -> Iterator[Callable[..., None]]:
-    """Shows a progress bar over runs; what it gives is called after each, with its seconds.
+    """Shows a progress bar over runs; call what it yields after each run, with its seconds.
 
     Args:
         runs: how many.
-        seconds: that they may take in all, if that is known; the bar then goes by them.
+        seconds: that all of them may take, if known; the bar then shows their share.
     """
     columns, hidden = Progress.get_default_columns(), not err_console.is_terminal
     with Progress(*columns, console=err_console, transient=True, disable=hidden) as bar:

@@ -31,7 +31,7 @@ def add_to(app: typer.Typer) -> None:
         help="Create keys, certificates and configuration for a server and its silos.",
         rich_help_panel=_PANEL,
     )
-    for name in ("disclosures", "ledger"):  # the second is what it was called once
+    for name in ("disclosures", "ledger"):  # the second is the old name
         app.add_typer(
             disclosures_app,
             name=name,
@@ -128,7 +128,7 @@ def silo(
         note("the silo is ready")
         code = started.wait()
     raise RuntimeFailureError(
-        f"the silo ended with exit code {code}; its own message stands above, and "
+        f"the silo ended with exit code {code}; its own message is above, and "
         f"`feddep doctor {config}` looks for the cause"
     )
 

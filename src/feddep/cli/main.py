@@ -62,7 +62,7 @@ def start(commands: typer.Typer, name: str) -> NoReturn:
         name: what its user types.
     """
     handler = RichHandler(console=err_console, show_time=False, show_path=False)
-    for end in (signal.SIGTERM, signal.SIGHUP):  # or they would leave workers behind
+    for end in (signal.SIGTERM, signal.SIGHUP):  # otherwise they would leave workers behind
         if signal.getsignal(end) is not signal.SIG_IGN:  # as under nohup
             signal.signal(end, signal.default_int_handler)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])

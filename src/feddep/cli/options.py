@@ -1,4 +1,4 @@
-"""The options that several commands have, and what is made of them before any work begins."""
+"""The options that several commands share, and what they mean for a run."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path

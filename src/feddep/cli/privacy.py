@@ -37,7 +37,7 @@ def privacy(
     context: typer.Context,
     run_folder: Annotated[
         Path | None,
-        typer.Argument(help="Folder of a finished run; the options are not looked at then."),
+        typer.Argument(help="Folder of a finished run; the options are then ignored."),
     ] = None,
     mechanism: Mechanism = "nfdp",
     fanout: Annotated[int, typer.Option(help="Neighbours drawn from a list, d.")] = 5,

@@ -36,7 +36,7 @@ def add_to(app: typer.Typer) -> None:
     """Adds the commands of this part."""
     for command in (sweep, tune, costs, report):
         app.command(rich_help_panel="Sweeps and reports")(command)
-    # Its arguments do not matter any more, only that its user learns where it went.
+    # Its arguments no longer matter, only that its user learns where it went.
     anything = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
     app.command(hidden=True, context_settings=anything)(reproduce)
 
@@ -129,7 +129,7 @@ def report(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", hidden=True)] = False,
 ) -> None:
-    """Write a page about each run that works offline; runs nothing."""
+    """Write a page about each run; it works offline, and nothing is run."""
     from feddep.reports.run_page import write_run_page
 
     if quick or not runs:
@@ -225,5 +225,5 @@ def run_missing(declared: "Sweep", at_once: int | None) -> None:
     except KeyboardInterrupt:
         left, cells = len(declared.missing()), len(declared.cells)
         raise InterruptedRunError(
-            f"stopped; {cells - left} of {cells} results are there, and the same command goes on"
+            f"stopped; {cells - left} of {cells} results are stored; the same command continues"
         ) from None

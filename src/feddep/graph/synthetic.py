@@ -1,4 +1,4 @@
-"""The embedded data set: a generated citation network with topics and communities.
+"""The generated data set: a citation network with topics and communities.
 
 Two things make it a fair miniature of the paper's data sets. Its edges follow a degree-corrected
 stochastic block model (Karrer and Newman, 2011): a few hubs, many small nodes, and communities that
