@@ -17,7 +17,14 @@ from feddep.runs.records import without_times
 TINY = ["--set", "synthetic.nodes=150", "--set", "model.hidden=8", "--workers", "1"]
 RUN = ["run", *TINY, "--rounds", "2", "--method", "fedavg"]
 TUNE = ["--method", "local", "--dataset", "synthetic"]
-FILES = {"record.json", "history.jsonl", "spec.toml", "model.safetensors", "privacy_events.json"}
+FILES = {
+    "record.json",
+    "history.jsonl",
+    "spec.toml",
+    "model.safetensors",
+    "privacy_events.json",
+    "clients",
+}
 
 
 @dataclass(frozen=True)

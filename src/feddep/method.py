@@ -26,7 +26,7 @@ from feddep.federation.messages import Arrays, Reply, Request, State, group, gro
 from feddep.federation.phase import Ask, Phase, RoundReport, Step, Steps
 from feddep.graph.graph import Graph, Part
 from feddep.graph.sampling import EgoGraphs
-from feddep.learning.mending import Mended, Mender
+from feddep.learning.mending import Mended, Mender, Recalling
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
 from feddep.learning.trainer import Trainer, TrainingStep, train
@@ -76,6 +76,7 @@ __all__ = [
     "Parts",
     "Phase",
     "PrototypeExchange",
+    "Recalling",
     "Reply",
     "Request",
     "RoundReport",

@@ -45,7 +45,7 @@ def test_the_record_holds_what_the_contract_lists(feddep: Feddep):
     } <= found
 
 
-def test_the_run_folder_holds_five_files_and_one_line_a_round(feddep: Feddep):
+def test_the_run_folder_holds_its_files_and_one_line_a_round(feddep: Feddep):
     assert feddep(*RUN, "--out", "a/run").code == 0
     assert {file.name for file in Path("a/run").iterdir()} == FILES
     assert [entry["round"] for entry in history("a/run")] == [1, 2]

@@ -28,6 +28,7 @@ class Rote:
 
     def __init__(self, clients: int = 2, test_nodes: int = 10) -> None:
         self.memories = [{"classifier/w": np.array([0.0])} for _ in range(clients)]
+        self.best: list[dict[str, np.ndarray]] = []
         self.test_nodes = test_nodes
 
     def exchange(self, requests: Sequence[Request]) -> list[Reply]:
@@ -36,8 +37,14 @@ class Rote:
     def states(self):
         return self.memories
 
-    def restore(self, states) -> None:
-        self.memories = list(states)
+    def keep(self) -> None:
+        self.best = [dict(state) for state in self.memories]
+
+    def kept(self):
+        return self.best
+
+    def restore(self, states, kept=()) -> None:
+        self.memories, self.best = list(states), list(kept)
 
     def measure(self, classifier):
         found = [classifier] if classifier is not None else [self.own(s) for s in self.memories]
@@ -303,6 +310,31 @@ def test_restoring_gives_every_client_its_memory_back(tmp_path: Path):
     other = Rote()
     start(tmp_path, other).restore()
     assert [dict(state) for state in other.memories] == [{"classifier/w": [3.0]}, {}]
+
+
+def test_clients_are_told_of_every_round_that_is_the_best_so_far():
+    journal = start()
+    kept = []
+    for number, val in enumerate([0.1, 0.3, 0.2, 0.4], start=1):
+        journal.runtime.memories = [{"z": np.array([float(number)])}]
+        after(journal, number, val)
+        kept.append(float(journal.runtime.kept()[0]["z"][0]))
+    assert kept == [1.0, 2.0, 2.0, 4.0]
+
+
+def test_restoring_gives_every_client_back_what_it_kept(tmp_path: Path):
+    runtime = Rote()
+    runtime.memories = [{"z": np.array([1.0])}, {}]
+    journal = start(tmp_path, runtime)
+    after(journal, 1, 0.6)
+    runtime.memories = [{"z": np.array([2.0])}, {}]
+    journal.stop_requested = lambda: True
+    with pytest.raises(InterruptedRunError):
+        after(journal, 2, 0.5)
+    other = Rote()
+    start(tmp_path, other).restore()
+    assert [dict(state) for state in other.memories] == [{"z": [2.0]}, {}]
+    assert [dict(state) for state in other.best] == [{"z": [1.0]}, {}]
 
 
 def test_a_restored_run_compares_new_rounds_with_the_best_of_before(tmp_path: Path):

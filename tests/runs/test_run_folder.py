@@ -9,6 +9,7 @@ from safetensors.numpy import load_file
 
 from feddep.errors import DataError, InputError
 from feddep.privacy.events import OneShotSampling
+from feddep.runs.clients import ClientPart
 from feddep.runs.folder import RunFolder, default_folder
 from feddep.runs.weight_files import write_model
 from feddep.scenario.spec import RunSpec
@@ -25,7 +26,8 @@ def content(folder: Path) -> set[str]:
 def finished_run(path: Path) -> RunFolder:
     folder = RunFolder.claim(path, SPEC, resume=False)
     weights = {"bias": np.zeros(2, np.float32)}
-    folder.finish(RECORD, [{"round": 1}], [weights], [weights], [[OneShotSampling(5, 0.5, 0.75)]])
+    clients = {0: ClientPart("a graph", {}, weights)}
+    folder.finish(RECORD, [{"round": 1}], [weights], clients, [[OneShotSampling(5, 0.5, 0.75)]])
     return folder
 
 

@@ -68,6 +68,20 @@ class TestMemories:
             runtime.restore([{}, {}, {}])
             assert runtime.states() == [{}, {}, {}]
 
+    def test_what_clients_keep_stays_as_it_was_and_can_be_moved(self, local_pair):
+        """Of a memory, what mends a subgraph."""
+        for runtime in local_pair:
+            assert runtime.kept() == []
+            first = [
+                {"missing_embeddings": np.full(2, client), "other": np.zeros(1)}
+                for client in range(3)
+            ]
+            runtime.restore(first)
+            runtime.keep()
+            runtime.restore([{"missing_embeddings": np.full(2, -1)}] * 3, runtime.kept())
+            expected = [{"missing_embeddings": np.full(2, client)} for client in range(3)]
+            assert all(map(same, runtime.kept(), expected))
+
     def test_own_classifiers_are_measured_in_the_clients_order(self, local_pair):
         found = []
         for runtime in local_pair:

@@ -54,7 +54,7 @@ def ask(connection):
         connection.send_bytes(message)
         return connection.recv_bytes()
 
-    ask(pack({"call": "restore"}, {}))  # every test starts without memories
+    ask(pack({"call": "restore", "kept": []}, {}))  # every test starts without memories
     return ask
 
 
@@ -81,7 +81,7 @@ def test_memories_can_be_fetched_and_given_back(ask, pool):
     ask(pack_requests([train(0), train(2)]))
     _, after_one = unpack_answer(ask(pack({"call": "states"}, {})))
     second = unpack_replies(ask(pack_requests([train(0, 1)])))
-    unpack_answer(ask(pack({"call": "restore"}, after_one)))
+    unpack_answer(ask(pack({"call": "restore", "kept": []}, after_one)))
     again = unpack_replies(ask(pack_requests([train(0, 1)])))
     assert [r.metrics for r in again] == [r.metrics for r in second]
     pool.handle([train(0), train(2)])

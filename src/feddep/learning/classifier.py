@@ -1,16 +1,21 @@
 """A trained classifier, ready to use: predictions for a graph."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from threadpoolctl import threadpool_limits
+from torch import Tensor
 
 from feddep.errors import InputError
 from feddep.graph.graph import Graph
 from feddep.learning.evaluation import predict
+from feddep.learning.mending import Mended
+from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
-from feddep.models.kernels import FeatureTable
 from feddep.models.weights import Weights
 
 
@@ -26,19 +31,56 @@ class Classifier:
     spec: LearningSpec
     weights: Weights
 
-    def probabilities(self, graph: Graph) -> npt.NDArray[np.float32]:
-        """Softmax over the classes for every node, ``(n, classes)``."""
+    def probabilities(self, graph: Graph) -> npt.NDArray[np.float64]:
+        """Softmax over the classes for every node, ``(n, classes)``.
+
+        In double precision: scores that differ do not become equal.
+        """
+        return softmax(self.scores(self.mended_with_nothing(graph)))
+
+    def predict(self, graph: Graph) -> npt.NDArray[np.int64]:
+        """The most probable class of every node, ``(n,)``."""
+        scores = self.scores(self.mended_with_nothing(graph))
+        chosen: npt.NDArray[np.int64] = scores.argmax(dim=1).numpy()
+        return chosen
+
+    def mended_with_nothing(self, graph: Graph) -> Mended:
+        """The graph as it is, z̄ = 0: the paper's inference."""
+        return Mended(self.silo(graph))
+
+    def silo(self, graph: Graph, client: int = 0) -> Silo:
+        """A graph in the hands of a client.
+
+        Raises:
+            InputError: it has other feature columns than the classifier was trained on.
+        """
         if graph.feature_count != self.spec.features:
             raise InputError(
                 f"this classifier was trained on {self.spec.features} features "
                 f"(got a graph with {graph.feature_count})"
             )
-        table = FeatureTable(graph.features, torch.device("cpu"))
-        scores = predict(self.spec.classifier(self.weights), graph, table)
-        found: npt.NDArray[np.float32] = torch.softmax(scores, dim=1).numpy()
-        return found
+        return Silo(client, graph, self.spec, torch.device("cpu"))
 
-    def predict(self, graph: Graph) -> npt.NDArray[np.int64]:
-        """The most probable class of every node, ``(n,)``."""
-        chosen: npt.NDArray[np.int64] = self.probabilities(graph).argmax(axis=1)
-        return chosen
+    def scores(self, mended: Mended) -> Tensor:
+        """Class scores before softmax, ``(n, classes)``, the same as in a run."""
+        silo, model = mended.silo, self.spec.classifier(self.weights)
+        with _one_thread(), mended.fitting(model) as fitting:
+            return predict(fitting, silo.graph, silo.table, mended.missing_embeddings)
+
+
+def softmax(scores: Tensor) -> npt.NDArray[np.float64]:
+    """Probabilities from scores, in double precision."""
+    found: npt.NDArray[np.float64] = torch.softmax(scores.double(), dim=1).numpy()
+    return found
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """As clients compute in a run: with more threads, sums may be taken in another order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        torch.set_num_threads(before)

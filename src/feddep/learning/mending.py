@@ -3,13 +3,15 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from feddep.errors import InputError
+from feddep.learning import neighgen
 from feddep.learning.expansion import expand, features_from
 from feddep.learning.generation import GeneratorTraining, Targets
 from feddep.learning.local_gnn import known_embeddings
@@ -26,8 +28,18 @@ T = TypeVar("T")
 Memory = Mapping[str, npt.NDArray[Any]]
 """What a silo remembers between messages."""
 
+GENERATOR = "generator"
+MENDING = frozenset(
+    ["missing_embeddings", "basis", "added/links", "added/rows"]
+    + [f"added/{name}" for name in ("indptr", "indices", "data")]
+)
+"""The parts of a silo's memory, beside its generator, that its subgraph can be mended from again.
+
+A run keeps them, of its best round, for predictions. A mender of your own should use these names.
+"""
+
 # What is kept in Silo.prepared.
-_EXPANDED, _GENERATOR = "expanded", "generator"
+_EXPANDED, _TRAINING = "expanded", "generator"
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +77,32 @@ class Mender(Protocol):
         ...
 
 
+@runtime_checkable
+class Recalling(Protocol):
+    """A mender that can mend again after the run, from what :func:`mending_of` kept."""
+
+    def recall(self, silo: Silo, memory: Memory) -> Mended:
+        """The silo mended as in the round that the memory is from."""
+        ...
+
+    def mend_another(self, silo: Silo, memory: Memory) -> Mended:
+        """A silo mended whose graph is not the one that the memory is about.
+
+        Raises:
+            InputError: the memory says nothing about other graphs.
+        """
+        ...
+
+
+def mending_of(memory: Memory) -> dict[str, npt.NDArray[Any]]:
+    """What is needed to mend the silo's subgraph again as now, and the silo's generator."""
+    return {
+        name: array
+        for name, array in memory.items()
+        if name in MENDING or name.startswith(f"{GENERATOR}/")
+    }
+
+
 @dataclass(frozen=True)
 class GeneratedNeighbours:
     """Neighbours that the silo's own DGen generates, anew every few rounds.
@@ -92,12 +130,25 @@ class GeneratedNeighbours:
             weights = {f"generator/{name}": a for name, a in to_arrays(generator).items()}
             kept = {name: a for name, a in memory.items() if name != "basis"}
             memory = {**kept, **weights, **_in_few_columns(missing, silo, seeds)}
+        return self.recall(silo, memory), memory
+
+    def recall(self, silo: Silo, memory: Memory) -> Mended:
+        """See :class:`Recalling`."""
         basis = None
         if "basis" in memory:
             basis = torch.tensor(memory["basis"], device=silo.device)
-        return Mended(
-            silo, torch.tensor(memory["missing_embeddings"], device=silo.device), basis
-        ), memory
+        missing = torch.tensor(memory["missing_embeddings"], device=silo.device)
+        return Mended(silo, missing, basis)
+
+    def mend_another(self, silo: Silo, memory: Memory) -> Mended:
+        """See :class:`Recalling`: the silo's DGen generates for the other graph."""
+        training = _without_targets(silo)
+        missing = training.mend(
+            training.generator(_parts(memory, GENERATOR)), silo.seeds.child("prediction")
+        )
+        if silo.spec.generator.centred:
+            missing = centred(missing)
+        return Mended(silo, torch.tensor(missing, device=silo.device))
 
 
 def _in_few_columns(missing: npt.NDArray[np.float32], silo: Silo, seeds: Seeds) -> Memory:
@@ -123,10 +174,18 @@ class KnownNeighbours:
         self, classifier: FusedSage, silo: Silo, memory: Memory, round: int
     ) -> tuple[Mended, Memory]:
         """See :class:`Mender`."""
+        return self.recall(silo, memory), memory
+
+    def recall(self, silo: Silo, memory: Memory) -> Mended:
+        """See :class:`Recalling`."""
         if "missing_embeddings" not in memory:
             nothing = torch.zeros(silo.graph.nodes, silo.spec.embedding_width)
-            return Mended(silo, nothing.to(silo.device)), memory
-        return Mended(silo, torch.tensor(memory["missing_embeddings"], device=silo.device)), memory
+            return Mended(silo, nothing.to(silo.device))
+        return Mended(silo, torch.tensor(memory["missing_embeddings"], device=silo.device))
+
+    def mend_another(self, silo: Silo, memory: Memory) -> Mended:
+        """See :class:`Recalling`: nobody knows what other nodes miss."""
+        raise _unknown_neighbours(silo)
 
 
 @dataclass(frozen=True)
@@ -140,15 +199,43 @@ class AddedNodes:
         self, classifier: FusedSage, silo: Silo, memory: Memory, round: int
     ) -> tuple[Mended, Memory]:
         """See :class:`Mender`."""
+        return self.recall(silo, memory), memory
+
+    def recall(self, silo: Silo, memory: Memory) -> Mended:
+        """See :class:`Recalling`."""
         if "added/links" not in memory:
-            return Mended(silo), memory
+            return Mended(silo)
         added = _parts(memory, "added")
 
         def expanded() -> Silo:
             features = features_from(added, silo.graph.feature_count)
             return replace(silo, graph=expand(silo.graph, memory["added/links"], features))
 
-        return Mended(_prepared(silo, _EXPANDED, added, expanded)), memory
+        return Mended(_prepared(silo, _EXPANDED, added, expanded))
+
+    def mend_another(self, silo: Silo, memory: Memory) -> Mended:
+        """See :class:`Recalling`: NeighGen generates, where that is where the nodes come from."""
+        known = _parts(memory, GENERATOR)
+        if not known:
+            raise _unknown_neighbours(silo)
+        training = _without_targets(silo)
+        seeds = silo.seeds.child("prediction")
+        links, features = neighgen.generate(training, training.generator(known), seeds)
+        return Mended(replace(silo, graph=expand(silo.graph, links, features)))
+
+
+def _without_targets(silo: Silo) -> GeneratorTraining:
+    """What a trained generator mends a graph with: it needs nothing to compare with."""
+    nothing = np.zeros((0, silo.spec.embedding_width), np.float32)
+    return GeneratorTraining(silo, Prototypes(nothing, np.zeros(0, np.int64)))
+
+
+def _unknown_neighbours(silo: Silo) -> InputError:
+    return InputError(
+        f"the missing neighbours are known for the graph that client {silo.client} was trained on, "
+        f"and this is another one ({silo.graph.nodes} nodes, {silo.graph.edges} edges); give that "
+        "graph, or leave out the client to predict without missing neighbours"
+    )
 
 
 def with_prototypes(silo: Silo, memory: Memory) -> Memory:
@@ -197,12 +284,12 @@ def generator_training(silo: Silo, memory: Memory) -> GeneratorTraining:
         prototypes = Prototypes(own["prototypes"], own["cluster"])
         return GeneratorTraining(silo, prototypes, list(foreign.values()))
 
-    return _prepared(silo, _GENERATOR, own | foreign, training)
+    return _prepared(silo, _TRAINING, own | foreign, training)
 
 
 def forget_generator_training(silo: Silo) -> None:
     """Gives the room back once a generator has done all its work."""
-    silo.prepared.pop(_GENERATOR, None)
+    silo.prepared.pop(_TRAINING, None)
 
 
 def mean_of(

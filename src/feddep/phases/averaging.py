@@ -6,18 +6,18 @@ scores the final classifier. So a score never costs a message of its own.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from feddep.errors import RuntimeFailureError
+from feddep.errors import InputError, RuntimeFailureError
 from feddep.federation.aggregation import aggregate
 from feddep.federation.content import Number, Weights
 from feddep.federation.messages import Reply, Request, State, group, grouped
 from feddep.federation.phase import Ask, Phase, RoundReport, Step, Steps
 from feddep.graph.graph import Graph, Part
 from feddep.learning.evaluation import SCORE_NAMES, pooled, score
-from feddep.learning.mending import Mended, Mender
+from feddep.learning.mending import Mended, Mender, Recalling
 from feddep.learning.private_training import (
     classifier_gradients,
     train_privately,
@@ -136,6 +136,28 @@ class Averaging(Phase[Silo, LearningSpec]):
                 rng=silo.noise(seeds, "update", before, weights),
             )
         return Reply(request.client, grouped("classifier", weights), metrics), state
+
+    def mended_again(self, silo: Silo, memory: State, *, own_graph: bool) -> Mended:
+        """What the classifier is scored on at a client, after the run.
+
+        Args:
+            silo: the client's, or with its number and another graph.
+            memory: what :func:`~feddep.learning.mending.mending_of` kept of the client's memory.
+            own_graph: the silo has the graph that the memory is about.
+
+        Raises:
+            InputError: that cannot be told from the memory.
+        """
+        if self.mender is None:
+            private = self.is_private(silo.spec)
+            return Mended(replace(silo, graph=without_edges(silo.graph)) if private else silo)
+        if not isinstance(self.mender, Recalling):
+            raise InputError(
+                f"{type(self.mender).__name__} cannot mend after a run: it has no recall and no "
+                "mend_another"
+            )
+        mend = self.mender.recall if own_graph else self.mender.mend_another
+        return mend(silo, memory)
 
 
 def _check_somebody_trained(replies: Sequence[Reply], ask: Ask) -> None:

@@ -22,6 +22,11 @@ MOST_FLIPS = 50_000_000
 _AT_ONCE = 1 << 18
 
 
+def perturbs(spec: PrivacySpec) -> bool:
+    """Whether the mechanism acts on a silo's graph before anything else does."""
+    return spec.mechanism in ("one-shot", "randomised-response")
+
+
 def perturbed(graph: Graph, spec: PrivacySpec, fanout: int, rng: np.random.Generator) -> Graph:
     """The graph that a silo works with from here on; for most mechanisms the true one.
 

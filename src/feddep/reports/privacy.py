@@ -1,6 +1,5 @@
 """The (ε, δ) of a mechanism without a run, and of a finished run from its privacy events."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,6 @@ from feddep.privacy.events import (
     NeighbourSampling,
     NoisedGradients,
     OneShotSampling,
-    from_plain,
 )
 from feddep.privacy.occurrences import touched_examples
 from feddep.privacy.sampling import one_shot_delta, paper_step
@@ -26,6 +24,7 @@ from feddep.privacy.spec import mechanism_named
 from feddep.privacy.statement import statement
 from feddep.runs.accounting import edge_entry, finite, plain, privacy_record, response_event
 from feddep.runs.files import read_record
+from feddep.runs.opening import read_events
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,11 +97,9 @@ def answer(question: Question) -> dict[str, Any]:
 def of_run(folder: Path) -> dict[str, Any]:
     """The prices of a finished run, from its events."""
     record = read_record(folder)
-    try:
-        rows = json.loads((folder / "privacy_events.json").read_text())
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read the events of {folder}: {error}") from None
-    events_by_client = [from_plain(own) for own in rows]
+    events_by_client = read_events(folder)
+    if not events_by_client:
+        raise DataError(f"{folder} holds no privacy events to price; silos keep their own")
     return privacy_record(
         record["privacy"]["mechanism"],
         events_by_client,

@@ -7,6 +7,9 @@ from typing import Any
 
 from feddep.errors import DataError
 
+SILO_RECORD = "silo.json"
+"""What a silo has in place of a record, in the folder of its results of a run."""
+
 Record = dict[str, Any]
 """The content of ``record.json``; docs/records.md describes every key."""
 
@@ -27,6 +30,8 @@ def read_record(path: Path) -> Record:
 
 def _what_is_there(path: Path) -> str:
     """What stands where a finished run was looked for, and what to do."""
+    if (path / SILO_RECORD).exists():
+        return "it holds what a silo has of a run; the record is with the server"
     if (path / "spec.toml").exists():
         return "the run is not finished; go on with it by feddep run --resume"
     runs = sorted(str(file.parent) for file in path.glob("*/record.json"))

@@ -6,7 +6,7 @@ While the run goes on it also holds ``checkpoint.bin``, from which ``--resume`` 
 import hashlib
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
@@ -15,7 +15,9 @@ from typing import Any, Self
 from feddep.errors import DataError, InputError
 from feddep.federation.messages import Arrays, pack, unpack
 from feddep.privacy.events import Events, to_plain
+from feddep.runs.clients import ClientPart
 from feddep.runs.files import Record, read_record, write_atomically
+from feddep.runs.old_formats import EVENTS, OLD_FILES
 from feddep.runs.weight_files import write_model
 from feddep.scenario.presets import may_set
 from feddep.scenario.spec import RunSpec, spec_keys
@@ -26,8 +28,9 @@ _FILES = (
     "history.jsonl",
     "spec.toml",
     "checkpoint.bin",
-    "privacy_events.json",
+    EVENTS,
     "report.html",
+    *OLD_FILES,
 )
 
 _CLIENTS = "clients"
@@ -140,7 +143,7 @@ class RunFolder:
         record: Record,
         history: Sequence[dict[str, Any]],
         classifiers: Sequence[Arrays],
-        generators: Sequence[Arrays] = (),
+        clients: Mapping[int, ClientPart] | None = None,
         events_by_client: Sequence[Events] = (),
     ) -> None:
         """Stores the results; the record comes last, so that its presence means a complete run.
@@ -149,20 +152,17 @@ class RunFolder:
             record: the run's record.
             history: one entry for each round.
             classifiers: the weights at the best round, unless silos keep them.
-            generators: each client's DGen, for methods that have one, so that a silo can mend
-                its subgraph again later.
+            clients: what each client has beside, so that its subgraph can be mended again.
             events_by_client: what each client's mechanisms did and what left it.
         """
         self.write_history(history)
         if classifiers:  # or they stayed with the silos
             write_model(self.path / "model.safetensors", classifiers)
-        for client, generator in enumerate(generators):
-            own = self.path / _CLIENTS / str(client)
-            own.mkdir(parents=True, exist_ok=True)
-            write_model(own / "generator.safetensors", [generator])
+        for client, part in (clients or {}).items():
+            part.write(client_folder(self.path, client))
         if events_by_client:
             rows = [to_plain(events) for events in events_by_client]
-            write_atomically(self.path / "privacy_events.json", json.dumps(rows) + "\n")
+            write_atomically(self.path / EVENTS, json.dumps(rows) + "\n")
         write_atomically(self.path / "record.json", json.dumps(record, indent=2) + "\n")
         (self.path / "checkpoint.bin").unlink(missing_ok=True)
 
@@ -195,6 +195,11 @@ class RunFolder:
 
     def _content(self) -> list[str]:
         return [file.name for file in self.path.iterdir()] if self.path.is_dir() else []
+
+
+def client_folder(path: Path, client: int) -> Path:
+    """Where a run's folder keeps what one client has."""
+    return path / _CLIENTS / str(client)
 
 
 def _difference(one: RunSpec, other: RunSpec) -> str:

@@ -14,6 +14,7 @@ from feddep.federation.phase import AnyPhase, RoundReport
 from feddep.federation.run_phases import Progress
 from feddep.learning.evaluation import Scores
 from feddep.runs.folder import RunFolder
+from feddep.runs.old_formats import checkpoint_of_today
 from feddep.runs.records import entry_of
 from feddep.runtime.runtime import Runtime
 
@@ -104,13 +105,16 @@ class Journal:
         stored = self.folder.load_checkpoint() if self.folder else None
         if stored is None:
             return Progress(state=known or {})
-        header, arrays = stored
+        header, arrays = checkpoint_of_today(*stored)
         self.history, self.best = header["history"], header["best"]
         self.seconds, self.measuring_seconds = header["seconds"], header["measuring_seconds"]
         self.meter.restore(header["traffic"])
         self.meter.sent = header["sent"]
         self.classifiers = [group(arrays, f"best-{i}") for i in range(header["classifiers"])]
-        self.runtime.restore([group(arrays, f"client-{i}") for i in range(header["clients"])])
+        self.runtime.restore(
+            [group(arrays, f"client-{i}") for i in range(header["clients"])],
+            [group(arrays, f"kept-{i}") for i in range(header["kept"])],
+        )
         return Progress(header["phase"], header["round"], group(arrays, "server"))
 
     def _note(self, report: RoundReport) -> None:
@@ -127,6 +131,7 @@ class Journal:
         self._pending.append((entry, self.runtime.measure(report.classifier)))
         if self._is_best(entry):
             self.best = report.round
+            self.runtime.keep()
             own = report.classifier
             self.classifiers = (
                 [own]
@@ -144,16 +149,19 @@ class Journal:
         if self.folder is None:
             return
         self.finish()
-        states = self.runtime.states()
+        states, kept = self.runtime.states(), self.runtime.kept()
         arrays: dict[str, Any] = grouped("server", progress.state)
         for client, state in enumerate(states):
             arrays |= grouped(f"client-{client}", state)
+        for client, state in enumerate(kept):
+            arrays |= grouped(f"kept-{client}", state)
         for number, classifier in enumerate(self.classifiers):
             arrays |= grouped(f"best-{number}", classifier)
         header = {
             "phase": progress.phase,
             "round": progress.round,
             "clients": len(states),
+            "kept": len(kept),
             "classifiers": len(self.classifiers),
             "history": self.history,
             "best": self.best,

@@ -8,12 +8,13 @@ from typing import Any
 from feddep.algorithms import find_method
 from feddep.algorithms.method import Method
 from feddep.errors import DataError
-from feddep.federation.messages import Arrays
 from feddep.learning.classifier import Classifier
 from feddep.learning.spec import LearningSpec
-from feddep.models.generator import DeepGenerator
 from feddep.privacy.events import Events, from_plain
-from feddep.runs.files import Record, read_record
+from feddep.runs.clients import ClientPart
+from feddep.runs.files import SILO_RECORD, Record, read_record
+from feddep.runs.folder import client_folder
+from feddep.runs.old_formats import events_file
 from feddep.runs.result import Result
 from feddep.runs.weight_files import check_weights, read_arrays, shapes_of, split_model
 from feddep.scenario.build import learning_spec_of
@@ -21,11 +22,13 @@ from feddep.scenario.spec import RunSpec
 
 
 def open_run(path: Path) -> Result:
-    """Opens the folder of a finished run.
+    """Opens the folder of a finished run, or of what a silo has after a federation.
 
     Raises:
         DataError: the folder holds no finished run, or a file in it is damaged or of another run.
     """
+    if (path / SILO_RECORD).exists() and not (path / "record.json").exists():
+        return _of_silo(path)
     record = read_record(path)
     spec = RunSpec.read(path / "spec.toml")
     method = find_method(spec.method)
@@ -36,9 +39,32 @@ def open_run(path: Path) -> Result:
         record,
         read_history(path),
         _models(path / "model.safetensors", method, learning, clients),
-        _generators(path, learning, clients),
+        {} if "federation" in record else _clients(path, learning, clients),  # silos keep their own
         read_events(path),
     )
+
+
+def _of_silo(path: Path) -> Result:
+    """What one silo has of a run: the classifier, its own generator, its own record."""
+    try:
+        found = json.loads((path / SILO_RECORD).read_text())
+        own, client = found["privacy"]["sound"], int(found.get("client", 0))
+    except (OSError, LookupError, TypeError, ValueError) as error:
+        raise DataError(f"cannot read what the silo noted, {path / SILO_RECORD}: {error}") from None
+    spec = RunSpec.read(path / "spec.toml")
+    method = find_method(spec.method)
+    learning = learning_spec_of(spec, *_sizes(path, found), method)
+    record = {
+        "method": spec.method,
+        "dataset": "silos",
+        "clients": spec.partition.clients,
+        "rounds": spec.training.rounds,
+        "scores": {"global": {"test": None, "val": None}, "silo": found.get("scores") or {}},
+        "privacy": {"mechanism": spec.privacy.mechanism, "sound": own},
+        "silo": {"run": found.get("run"), "client": client},
+    }
+    models = _models(path / "model.safetensors", method, learning, 1)
+    return Result(spec, record, [], models, {client: ClientPart.read(path, learning)})
 
 
 def read_history(path: Path) -> list[dict[str, Any]]:
@@ -52,7 +78,7 @@ def read_history(path: Path) -> list[dict[str, Any]]:
 
 def read_events(path: Path) -> list[Events]:
     """What each client's mechanisms did and what left it."""
-    file = path / "privacy_events.json"
+    file = events_file(path)
     if not file.exists():  # between real silos each of them keeps its own
         return []
     try:
@@ -94,17 +120,8 @@ def _models(
     return [Classifier(learning, weights) for weights in found]
 
 
-def _generators(path: Path, learning: LearningSpec, clients: int) -> Sequence[Arrays]:
-    """Each client's generator, of a method that has one."""
-    files = [path / "clients" / str(client) / "generator.safetensors" for client in range(clients)]
-    if not any(file.exists() for file in files):
-        return []
-    module = DeepGenerator(
-        learning.model, learning.generator, learning.features, learning.embedding_width
-    )
-    expected, found = shapes_of(module), []
-    for file in files:
-        arrays, _ = read_arrays(file)
-        check_weights(file, arrays, expected)
-        found.append(arrays)
-    return found
+def _clients(path: Path, learning: LearningSpec, count: int) -> dict[int, ClientPart]:
+    """What each client has beside the classifier."""
+    return {
+        client: ClientPart.read(client_folder(path, client), learning) for client in range(count)
+    }

@@ -9,14 +9,16 @@ from functools import partial
 from feddep.algorithms import find_method
 from feddep.algorithms.method import Method
 from feddep.errors import DivergedError
-from feddep.federation.messages import State, group
+from feddep.federation.messages import State
 from feddep.federation.metering import Meter
 from feddep.federation.run_phases import run_phases
+from feddep.graph.fingerprint import fingerprint
 from feddep.graph.shard import Shards
 from feddep.learning.classifier import Classifier
 from feddep.learning.spec import LearningSpec
 from feddep.privacy.events import Events
 from feddep.runs.accounting import mechanism_events, message_events, privacy_record
+from feddep.runs.clients import ClientPart
 from feddep.runs.folder import RunFolder
 from feddep.runs.journal import Journal, Watcher
 from feddep.runs.records import make_record, sizes_of
@@ -77,8 +79,9 @@ def run(
             stop_requested=stop_requested,
             keep_diverged=keep_diverged,
         )
-        generators = [group(state, "generator") for state in runtime.states()]
-    events_by_client, edges = _events_by_client(method, learning, shards, journal.meter)
+        kept = runtime.kept()
+        states = [] if kept else runtime.states()  # a run that an earlier version began
+    events_by_client, edges, graphs = _about_clients(method, learning, shards, journal.meter)
     record = make_record(
         spec,
         split=shards.split,
@@ -104,24 +107,33 @@ def run(
     if journal.diverged:
         record["diverged"] = journal.diverged
     models = [Classifier(learning, weights) for weights in journal.classifiers]
-    generators = [weights for weights in generators if weights]
-    result = Result(spec, record, journal.history, models, generators, events_by_client)
+    clients = {
+        client: ClientPart.from_memory(
+            graph,
+            kept[client] if kept else None,  # or they keep it to themselves
+            states[client] if states else None,
+        )
+        for client, graph in enumerate(graphs)
+    }
+    result = Result(spec, record, journal.history, models, clients, events_by_client)
     if folder is not None:
-        folder.finish(record, journal.history, journal.classifiers, generators, events_by_client)
+        folder.finish(record, journal.history, journal.classifiers, clients, events_by_client)
     return result
 
 
-def _events_by_client(
+def _about_clients(
     method: Method, learning: LearningSpec, shards: Shards, meter: Meter
-) -> tuple[list[Events], list[int]]:
-    """What each client's mechanisms did and what left it, and how many edges it has."""
+) -> tuple[list[Events], list[int], list[str]]:
+    """What each client's mechanisms did and what left it; its edges' number; its graph's print."""
     events_by_client: list[Events] = []
     edges: list[int] = []
+    graphs: list[str] = []
     for client, graph in enumerate(client_graphs(shards, method)):  # one subgraph at a time
         events = mechanism_events(method, learning, graph)
         events_by_client.append([*events, *message_events(meter.sent, client)])
         edges.append(graph.edges)
-    return events_by_client, edges
+        graphs.append(fingerprint(graph))
+    return events_by_client, edges, graphs
 
 
 def run_method(

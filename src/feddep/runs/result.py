@@ -1,29 +1,38 @@
 """What a run gives back to whoever called it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from feddep.algorithms import find_method
 from feddep.errors import InputError
-from feddep.learning.classifier import Classifier
+from feddep.graph.graph import Graph
+from feddep.learning.classifier import Classifier, softmax
 from feddep.models.weights import Weights
 from feddep.privacy.events import Events
+from feddep.runs.clients import ClientPart, same_arrays
 from feddep.runs.files import Record
 from feddep.runs.folder import RunFolder
+from feddep.runs.prediction import mended_for
+from feddep.scenario.build import with_fewer_columns
 from feddep.scenario.spec import RunSpec
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """A finished run.
+    """A finished run. Two results are equal if all that they hold is.
 
     Attributes:
         spec: what was run.
         record: what ``record.json`` holds.
         history: one entry for each round.
         models: the classifiers at the best validation round; one, or one a client for ``local``.
-        generators: each client's DGen after the last round, for methods that have one.
+        clients: by number, what each client has beside the classifier: how its subgraph was mended
+            when the best classifier was scored, and its generator.
         events_by_client: what each client's privacy mechanisms did, and everything that left it.
     """
 
@@ -31,8 +40,21 @@ class Result:
     record: Record
     history: Sequence[dict[str, Any]]
     models: Sequence[Classifier]
-    generators: Sequence[Weights] = ()
+    clients: Mapping[int, ClientPart] = field(default_factory=dict)
     events_by_client: Sequence[Events] = ()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Result):
+            return NotImplemented
+        return (
+            (self.spec, self.record) == (other.spec, other.record)
+            and list(self.history) == list(other.history)
+            and list(map(list, self.events_by_client)) == list(map(list, other.events_by_client))
+            and dict(self.clients) == dict(other.clients)
+            and _same_models(self.models, other.models)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         shown = "–" if self.accuracy is None else f"{self.accuracy:.4f}"
@@ -61,12 +83,24 @@ class Result:
         return dict(self.record["traffic"])
 
     @property
+    def generators(self) -> list[Weights]:
+        """Each client's generator, for methods that have one.
+
+        Of the round that the models are from; of the last round where ``clients[i].mending`` is
+        None: earlier versions kept no others.
+        """
+        parts = [self.clients[client] for client in sorted(self.clients)]
+        return [part.generator for part in parts if part.generator]
+
+    @property
     def model(self) -> Classifier:
         """The one classifier of the run.
 
         Raises:
             InputError: the method gives every client its own; see :attr:`models`.
         """
+        if not self.models:
+            raise InputError(f"the classifiers of {self.spec.method} stayed with the silos")
         if len(self.models) != 1:
             raise InputError(
                 f"{self.spec.method} trains {len(self.models)} classifiers, one a client; "
@@ -74,9 +108,57 @@ class Result:
             )
         return self.models[0]
 
+    def predict(self, graph: Graph, client: int | None = None) -> npt.NDArray[np.float64]:
+        """Class probabilities of every node of a graph, ``(n, classes)``.
+
+        Without a client this is the paper's inference, z̄ = 0, as in the record's score on the
+        whole graph. For a client the graph is mended as the run did it when the best classifier was
+        scored, as in the record's silo score:
+
+        - On the graph that the client had in the run, with the missing neighbours that it had then.
+          A privacy mechanism that perturbs edges perturbs it again in the same way, since
+          simulations draw from the run's seed. In the results of a real silo, whose draws are
+          secret, the true graph is used.
+        - On any other graph, as it is, the client's generator generates for it. Methods that were
+          told the neighbours of the nodes they had know nothing about others.
+        - ``local`` takes the client's own classifier. With DP-SGD and a cap on occurrences, clients
+          score without edges.
+
+        Args:
+            graph: with the feature columns of the run; its labels and split do not matter.
+            client: whose subgraph it is, 0 to M - 1.
+
+        Raises:
+            InputError: the graph does not fit, or the run did not keep what it takes.
+        """
+        if client is None:
+            return self.model.probabilities(self._with_columns(graph, self.model))
+        if client not in self.clients:
+            known = ", ".join(map(str, sorted(self.clients))) or "none: silos keep their own"
+            raise InputError(f"this run knows about clients {known} (got {client})")
+        model = self.models[client] if len(self.models) > 1 else self.model
+        graph = self._with_columns(graph, model)
+        method = find_method(self.spec.method)
+        mended = mended_for(model, graph, method, client, self.clients[client])
+        return softmax(model.scores(mended)[: graph.nodes])
+
+    def _with_columns(self, graph: Graph, model: Classifier) -> Graph:
+        """The graph with the columns of the run, where that took a share of them."""
+        has_them = graph.feature_count == model.spec.features
+        if has_them or self.spec.feature_share == 1:
+            return graph
+        return with_fewer_columns(graph, self.spec)
+
     def save(self, path: str | Path) -> Path:
-        """Writes the run folder (record, history, spec, model) and returns its path."""
+        """Writes the run folder, for :func:`feddep.open_run`, and returns its path."""
         folder = RunFolder.claim(Path(path), self.spec, resume=False)
         weights = [model.weights for model in self.models]
-        folder.finish(self.record, self.history, weights, self.generators, self.events_by_client)
+        folder.finish(self.record, self.history, weights, self.clients, self.events_by_client)
         return folder.path
+
+
+def _same_models(one: Sequence[Classifier], other: Sequence[Classifier]) -> bool:
+    return len(one) == len(other) and all(
+        a.spec == b.spec and same_arrays(a.weights, b.weights)
+        for a, b in zip(one, other, strict=True)
+    )

@@ -12,6 +12,7 @@ from feddep.federation.client import Client
 from feddep.federation.messages import Arrays, Reply, Request, State, group
 from feddep.graph.graph import Graph, Part
 from feddep.learning.evaluation import Scores, score
+from feddep.learning.mending import mending_of
 from feddep.learning.silo import Silo, open_silo
 from feddep.learning.spec import LearningSpec
 from feddep.learning.trainer import train
@@ -55,6 +56,7 @@ class ClientPool:
     graphs: Mapping[int, Graph]
     whole: Callable[[], Graph]
     states: dict[int, State] = field(default_factory=dict)
+    kept: dict[int, State] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.clients = {
@@ -77,6 +79,10 @@ class ClientPool:
             reply, self.states[request.client] = client.handle(request, self.states[request.client])
             replies.append(reply)
         return replies
+
+    def keep(self) -> None:
+        """Keeps how every client's subgraph is mended now; no array is copied for that."""
+        self.kept = {client: mending_of(state) for client, state in self.states.items()}
 
     def score(self, classifier: Arrays) -> Scores:
         """Scores a classifier on the whole graph: a measurement, not part of the protocol."""

@@ -115,15 +115,37 @@ class InProcess:
             found |= {client: group(arrays, str(client)) for client in worker.clients}
         return [found[client] for client in range(self.clients)]
 
-    def restore(self, states: Sequence[State]) -> None:
-        """Gives every client its state back."""
+    def keep(self) -> None:
+        """Has every client keep how its subgraph is mended now; nothing is carried for that."""
+        if not self._workers:
+            self._local.keep()
+        for worker in self._workers:
+            worker.send(pack({"call": "keep"}, {}))
+        for worker in self._workers:
+            unpack_answer(worker.receive())
+
+    def kept(self) -> list[State]:
+        """What the clients kept last, in the clients' order; nothing if they never did."""
+        found: dict[int, State] = dict(self._local.kept)
+        for worker in self._workers:
+            worker.send(pack({"call": "kept"}, {}))
+            header, arrays = unpack_answer(worker.receive())
+            found |= {client: group(arrays, str(client)) for client in header["clients"]}
+        return [found[client] for client in sorted(found)]
+
+    def restore(self, states: Sequence[State], kept: Sequence[State] = ()) -> None:
+        """Gives every client its state back, and what it kept."""
         if not self._workers:
             self._local.states = dict(enumerate(states))
+            self._local.kept = dict(enumerate(kept))
         for worker in self._workers:
             arrays: dict[str, Any] = {}
             for client in worker.clients:
                 arrays |= grouped(str(client), states[client])
-            worker.send(pack({"call": "restore"}, arrays))
+                if kept:
+                    arrays |= grouped(f"kept-{client}", kept[client])
+            call = {"call": "restore", "kept": worker.clients if kept else []}
+            worker.send(pack(call, arrays))
             unpack_answer(worker.receive())
 
     def measure(self, classifier: Arrays | None) -> "Future[list[Scores]]":

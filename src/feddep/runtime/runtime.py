@@ -28,8 +28,19 @@ class Runtime(Protocol):
         """Every client's state, in the clients' order."""
         ...
 
-    def restore(self, states: Sequence[State]) -> None:
-        """Gives every client its state back."""
+    def keep(self) -> None:
+        """Has every client keep how its subgraph is mended now: the round is the best so far."""
+        ...
+
+    def kept(self) -> list[State]:
+        """What the clients kept last, in the clients' order.
+
+        Nothing if they never did, or keep it to themselves.
+        """
+        ...
+
+    def restore(self, states: Sequence[State], kept: Sequence[State] = ()) -> None:
+        """Gives every client its state back, and what it kept."""
         ...
 
     def measure(self, classifier: Arrays | None) -> "Future[list[Scores]]":

@@ -128,9 +128,22 @@ def _states(pool: ClientPool, header: Mapping[str, Any], arrays: Arrays) -> byte
     return pack({}, packed)
 
 
+def _keep(pool: ClientPool, header: Mapping[str, Any], arrays: Arrays) -> bytes:
+    pool.keep()
+    return pack({}, {})
+
+
+def _kept(pool: ClientPool, header: Mapping[str, Any], arrays: Arrays) -> bytes:
+    packed: dict[str, Any] = {}
+    for client, state in pool.kept.items():
+        packed |= grouped(str(client), state)
+    return pack({"clients": list(pool.kept)}, packed)
+
+
 def _restore(pool: ClientPool, header: Mapping[str, Any], arrays: Arrays) -> bytes:
     for client in pool.states:
         pool.states[client] = group(arrays, str(client))
+    pool.kept = {client: group(arrays, f"kept-{client}") for client in header["kept"]}
     return pack({}, {})
 
 
@@ -138,7 +151,14 @@ def _score_own(pool: ClientPool, header: Mapping[str, Any], arrays: Arrays) -> b
     return pack({"scores": [asdict(scores) for scores in pool.score_own()]}, {})
 
 
-_ANSWERS = {"handle": handle, "states": _states, "restore": _restore, "score_own": _score_own}
+_ANSWERS = {
+    "handle": handle,
+    "states": _states,
+    "keep": _keep,
+    "kept": _kept,
+    "restore": _restore,
+    "score_own": _score_own,
+}
 
 
 if __name__ == "__main__":

@@ -120,12 +120,13 @@ def prepare(shards: Shards, spec: RunSpec) -> Shards:
         InputError: they cannot be trained on.
     """
     if spec.feature_share < 1:
-        shards = replace(shards, graph=_with_fewer_columns(shards.graph, spec))
+        shards = replace(shards, graph=with_fewer_columns(shards.graph, spec))
     check_trainable(shards)
     return shards
 
 
-def _with_fewer_columns(graph: Graph, spec: RunSpec) -> Graph:
+def with_fewer_columns(graph: Graph, spec: RunSpec) -> Graph:
+    """The graph with the share of its feature columns that the spec leaves it."""
     count = max(1, round(spec.feature_share * graph.feature_count))
     rng = Seeds(spec.seed).stream("feature_share")
     columns = np.sort(rng.permutation(graph.feature_count)[:count])

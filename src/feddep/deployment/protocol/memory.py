@@ -17,7 +17,7 @@ from feddep.federation.messages import Reply, State, group, grouped, pack, unpac
 KEPT_ANSWERS = 4
 """A server that was killed repeats its round, and no round has more steps than this."""
 
-_AGREEMENT, _STATE, _ANSWER = "agreement.json", "state.bin", ".answer"
+_AGREEMENT, _STATE, _ANSWER, _BEST = "agreement.json", "state.bin", ".answer", "best.bin"
 
 
 class Pieces(Protocol):
@@ -194,6 +194,18 @@ class RunMemory:
         for name in self._pieces.names():
             if name.endswith(_ANSWER) and name.removesuffix(_ANSWER) not in asked:
                 self._pieces.remove(name)
+
+    def keep(self, place: str, state: State) -> None:
+        """Keeps what a silo needs of the round that is the best so far."""
+        self._pieces.save(_BEST, pack({"place": place}, state))
+
+    def kept_at(self, place: object) -> State | None:
+        """What was kept of a place, if that is the one that was kept last."""
+        data = self._pieces.load(_BEST)
+        if data is None:
+            return None
+        header, arrays = unpack(data)
+        return arrays if header["place"] == place else None
 
     def forget(self) -> None:
         """Deletes everything stored of the run, which is over."""

@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from feddep.deployment.protocol.agreement import LARGEST_NORM, Agreement
-from feddep.deployment.protocol.request_log import Offence, OffenceLog, RequestLog, place_of
+from feddep.deployment.protocol.request_log import (
+    Offence,
+    OffenceLog,
+    PlaceLog,
+    RequestLog,
+    place_of,
+)
 from feddep.deployment.protocol.wait_policy import WaitPolicy
 from feddep.errors import FeddepError, InputError, InterruptedRunError, RuntimeFailureError
 from feddep.federation.inspection import inspect_reply, without_long_gradients
@@ -91,6 +97,8 @@ class RemoteRuntime:
         self._expected = [replace(expected, nodes=own) for own in known]
         self._log = RequestLog(folder)
         self._left_out = OffenceLog(folder / "left_out.jsonl")
+        self._best = PlaceLog(folder / "best.jsonl")
+        self._place = ""
         self._wait_policy, self._measure = wait_policy, measure
         self._spot: tuple[str, int] | None = None
         self._step = 0
@@ -109,6 +117,8 @@ class RemoteRuntime:
         wait_policy, place = self._wait_policy, self._next_place(requests[0])
         self._log.write(place, requests)
         self._left_out.forget_from(place)
+        self._best.forget_from(place)
+        self._place = place
         asked = {request.client: request for request in requests}
         step = _Exchange(place, dict(asked))
         began, pause = time.monotonic(), 1.0
@@ -132,8 +142,20 @@ class RemoteRuntime:
         """Nothing: silos keep their own states."""
         return []
 
-    def restore(self, states: Sequence[State]) -> None:
+    def keep(self) -> None:
+        """Notes that this is the best round so far; the next envelope tells the silos."""
+        self._best.note(self._place)
+
+    def kept(self) -> list[State]:
+        """Nothing: silos keep it themselves."""
+        return []
+
+    def restore(self, states: Sequence[State], kept: Sequence[State] = ()) -> None:
         """Does nothing: silos keep their own states."""
+
+    @property
+    def _best_place(self) -> str | None:
+        return self._best.entries[-1][0] if self._best.entries else None
 
     def measure(self, classifier: Arrays | None) -> "Future[list[Scores]]":
         """Scores on the whole graph in a simulation; nothing between real silos."""
@@ -149,7 +171,8 @@ class RemoteRuntime:
             arrays: the final classifier, if the method has one for all.
             news: what else goes into the header.
         """
-        envelope = Envelope({"kind": "close", "run": self._run, **news}, arrays)
+        header = {"kind": "close", "run": self._run, "best": self._best_place, **news}
+        envelope = Envelope(header, arrays)
         envelopes = dict.fromkeys(range(self.clients), envelope)
         answers = self._answers(envelopes, self._wait_policy.grace)
         for client in range(self.clients):
@@ -214,6 +237,7 @@ class RemoteRuntime:
             "step": request.step,
             "round": request.round,
             "silent": silent,
+            "best": self._best_place,
         }
         return Envelope(header, request.arrays)
 

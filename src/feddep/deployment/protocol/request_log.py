@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from feddep.federation.messages import Request, group, unpack
 from feddep.runs.files import write_atomically
@@ -69,6 +70,38 @@ class Offence:
     reason: str
 
 
+class PlaceLog:
+    """Plain data, one line for each entry, with its place in the run.
+
+    Args:
+        file: where they are stored; the first entry creates it.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.entries: list[tuple[str, Any]] = []
+        if file.exists():
+            for line in file.read_text().splitlines():
+                place, entry = json.loads(line)
+                self.entries.append((place, entry))
+
+    def note(self, place: str, entry: Any = None) -> None:
+        """Adds an entry."""
+        self.entries.append((place, entry))
+        self._write()
+
+    def forget_from(self, place: str) -> None:
+        """Deletes the entries of this place and of later ones, which are redone."""
+        before = [entry for entry in self.entries if entry[0] < place]
+        if len(before) < len(self.entries):
+            self.entries = before
+            self._write()
+
+    def _write(self) -> None:
+        rows = [json.dumps([place, entry]) + "\n" for place, entry in self.entries]
+        write_atomically(self._file, "".join(rows))
+
+
 class OffenceLog:
     """The offences of a run, one line each, with their places.
 
@@ -77,30 +110,17 @@ class OffenceLog:
     """
 
     def __init__(self, file: Path) -> None:
-        self._file = file
-        self._noted: list[tuple[str, Offence]] = []
-        if file.exists():
-            for line in file.read_text().splitlines():
-                place, offence = json.loads(line)
-                self._noted.append((place, Offence(**offence)))
+        self._log = PlaceLog(file)
 
     @property
     def offences(self) -> list[Offence]:
         """All offences, in order."""
-        return [offence for _, offence in self._noted]
+        return [Offence(**entry) for _, entry in self._log.entries]
 
     def note(self, place: str, offence: Offence) -> None:
         """Adds an offence."""
-        self._noted.append((place, offence))
-        self._write()
+        self._log.note(place, asdict(offence))
 
     def forget_from(self, place: str) -> None:
         """Deletes the offences of this place and of later ones, which are redone."""
-        before = [entry for entry in self._noted if entry[0] < place]
-        if len(before) < len(self._noted):
-            self._noted = before
-            self._write()
-
-    def _write(self) -> None:
-        rows = [json.dumps([place, asdict(offence)]) + "\n" for place, offence in self._noted]
-        write_atomically(self._file, "".join(rows))
+        self._log.forget_from(place)

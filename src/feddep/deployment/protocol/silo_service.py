@@ -25,12 +25,15 @@ from feddep.deployment.protocol.memory import Answer, Pieces, RunMemory
 from feddep.errors import FeddepError, InputError
 from feddep.federation.client import Client
 from feddep.federation.inspection import inspect_request, inspect_result
-from feddep.federation.messages import Reply, Request, State, group, pack
+from feddep.federation.messages import Reply, Request, State, group, grouped, pack
+from feddep.graph.fingerprint import fingerprint
 from feddep.graph.graph import Graph
+from feddep.learning.mending import mending_of
 from feddep.learning.silo import Secret, open_silo
 from feddep.privacy.accountant import NOTHING, Guarantee
 from feddep.runs.accounting import plain
-from feddep.runs.files import write_atomically
+from feddep.runs.clients import ClientPart, Draws
+from feddep.runs.files import SILO_RECORD, write_atomically
 from feddep.runs.records import versions
 from feddep.runs.weight_files import write_model
 from feddep.runtime.envelope import Envelope
@@ -168,6 +171,8 @@ class SiloService:
         request, place = _request_of(envelope, known), _text(header, "place")
         asked, silent = _fingerprint(envelope), bool(header.get("silent"))
         last, state, sent = memory.recall()
+        if last is not None and last == header.get("best"):  # the round before was the best so far
+            memory.keep(last, _to_keep(state))
         earlier = memory.answer_at(place)
         if earlier is None or earlier.asked != asked:
             if earlier is not None:  # a different request at the same place: answered anew
@@ -224,22 +229,38 @@ class SiloService:
         if known is not None:
             _check_result(envelope, self._looked_up(known))
             if self.results is not None:
-                _, state, _ = memory.recall()
-                self._keep(known, envelope, state, self.results / known["run"])
+                self._keep(known, envelope, memory, self.results / known["run"])
             memory.forget()
         return Envelope({"done": True})
 
     def _keep(
-        self, known: Mapping[str, Any], envelope: Envelope, state: State, folder: Path
+        self, known: Mapping[str, Any], envelope: Envelope, memory: RunMemory, folder: Path
     ) -> None:
+        """Writes what :func:`feddep.open_run` opens."""
+        last, state, _ = memory.recall()
+        best = envelope.header.get("best")
+        kept = _to_keep(state) if last is not None and last == best else memory.kept_at(best)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        classifier = group(envelope.arrays, "classifier") or group(state, "classifier")
-        for name, weights in (("model", classifier), ("generator", group(state, "generator"))):
-            if weights:
-                write_model(folder / f"{name}.safetensors", [weights])
+        own = group(state if kept is None else kept, "classifier")
+        classifier = group(envelope.arrays, "classifier") or own
+        if classifier:
+            write_model(folder / "model.safetensors", [classifier])
+        draws: Draws = "seed" if self.secret is None else "secret"
+        ClientPart.from_memory(fingerprint(self.graph()), kept, state, draws).write(folder)
         write_atomically(folder / "spec.toml", known["spec"])
-        report = {"privacy": {"sound": known["sound"]}, "scores": envelope.header.get("scores")}
-        write_atomically(folder / "silo.json", json.dumps(report, indent=2) + "\n")
+        report = {
+            "run": known["run"],
+            "client": known["client"],
+            "data": {"features": known["features"], "classes": known["classes"]},
+            "privacy": {"sound": known["sound"]},
+            "scores": envelope.header.get("scores"),
+        }
+        write_atomically(folder / SILO_RECORD, json.dumps(report, indent=2) + "\n")
+
+
+def _to_keep(state: State) -> State:
+    """What a silo needs of a round's memory for predictions."""
+    return {**mending_of(state), **grouped("classifier", group(state, "classifier"))}
 
 
 @lru_cache(maxsize=4)
@@ -271,7 +292,8 @@ def _fingerprint(envelope: Envelope) -> str:
 
     A request and its silent replay differ, since only the first one's answer counts as sent.
     """
-    text = json.dumps(dict(envelope.header), sort_keys=True)
+    header = {key: value for key, value in envelope.header.items() if key != "best"}
+    text = json.dumps(header, sort_keys=True)
     return hashlib.sha256(text.encode() + pack({}, envelope.arrays)).hexdigest()
 
 

@@ -1,0 +1,46 @@
+"""Run folders of earlier versions, in today's terms: the one place that knows what was different.
+
+Until 0.1:
+
+- ``privacy_events.json`` was ``ledger.json``.
+- Clients kept no ``mending.safetensors``, and ``generator.safetensors`` was that of the last round.
+- In a checkpoint, z̄ of a client's nodes was called ``mended``, and nothing was kept of the best
+  round but the classifiers.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from feddep.federation.messages import Arrays, group, grouped
+from feddep.learning.mending import mending_of
+
+EVENTS = "privacy_events.json"
+OLD_FILES = ("ledger.json",)
+"""Names of files that are not written any more, but must go when a run is replaced."""
+
+
+def events_file(folder: Path) -> Path:
+    """The file with what the clients' mechanisms did, under whichever name."""
+    old = folder / "ledger.json"
+    return old if old.exists() and not (folder / EVENTS).exists() else folder / EVENTS
+
+
+def checkpoint_of_today(
+    header: Mapping[str, Any], arrays: Arrays
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A checkpoint as it would be stored today."""
+    if "kept" in header:
+        return dict(header), dict(arrays)
+    found = {
+        f"{client}/missing_embeddings" if part == "mended" else name: array
+        for name, array in arrays.items()
+        for client, _, part in [name.partition("/")]
+    }
+    # The memories are those of the round before; if it is the best one, they hold what to keep.
+    history, count = header["history"], 0
+    if history and history[-1]["round"] == header["best"]:
+        count = header["clients"]
+    for client in range(count):
+        found |= grouped(f"kept-{client}", mending_of(group(found, f"client-{client}")))
+    return {**header, "kept": count}, found

@@ -1,0 +1,61 @@
+"""Predictions of a stored run for one of its clients: the subgraph is mended as the run did it."""
+
+from feddep.algorithms.method import Method
+from feddep.errors import InputError
+from feddep.graph.fingerprint import fingerprint
+from feddep.graph.graph import Graph
+from feddep.learning.classifier import Classifier
+from feddep.learning.mending import Mended
+from feddep.learning.silo import open_silo
+from feddep.phases.averaging import Averaging
+from feddep.privacy.perturb import perturbs
+from feddep.runs.clients import ClientPart
+
+
+def mended_for(
+    classifier: Classifier, graph: Graph, method: Method, client: int, part: ClientPart
+) -> Mended:
+    """What a client's classifier is scored on, for a graph.
+
+    Raises:
+        InputError: the run did not keep what that takes, or it does not fit the graph.
+    """
+    silo = classifier.silo(graph, client)
+    hidden = perturbs(classifier.spec.privacy)
+    own_graph = part.graph == fingerprint(graph)
+    if part.graph is None and hidden:
+        raise _not_kept(
+            client, "which graph it had, so nobody can tell whether to perturb this one"
+        )
+    if own_graph and hidden and part.draws == "seed":
+        silo = open_silo(client, graph, silo.spec, silo.device)
+    phase = _averaging(method)
+    if phase is None:
+        return Mended(silo)
+    if phase.mender is not None:
+        _check_kept(client, part, graph, own_graph=own_graph)
+    return phase.mended_again(silo, part.memory, own_graph=own_graph)
+
+
+def _averaging(method: Method) -> Averaging | None:
+    """The phase in which classifiers are scored on mended graphs, if there is one."""
+    found = [phase for phase in method.phases if isinstance(phase, Averaging)]
+    return found[-1] if found else None
+
+
+def _check_kept(client: int, part: ClientPart, graph: Graph, *, own_graph: bool) -> None:
+    if part.mending is None:
+        raise _not_kept(client, "how its subgraph was mended in the best round")
+    rows = part.mending.get("missing_embeddings")
+    if own_graph and rows is not None and len(rows) != graph.nodes:
+        raise InputError(
+            f"client {client} kept embeddings for {len(rows)} nodes, its graph has {graph.nodes}; "
+            "its mending.safetensors is of another run"
+        )
+
+
+def _not_kept(client: int, what: str) -> InputError:
+    return InputError(
+        f"this run did not keep for client {client} {what}; leave out the client to predict "
+        "without missing neighbours, or run it again"
+    )
