@@ -1,7 +1,7 @@
 """A client refuses what its phases do not declare, whoever wants it sent."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from feddep.errors import DisclosureError, InputError
 from feddep.federation.client import Client
 from feddep.federation.content import Number, Rows
 from feddep.federation.messages import Reply, Request, State
-from feddep.federation.phase import Phase, Step
+from feddep.federation.phase import Ask, Phase, Step
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,9 @@ class Says(Phase[object, object]):
         arrays = dict.fromkeys(self.declares, Rows(2))
         numbers = dict.fromkeys(self.numbers, Number.REAL)
         return {"step": Step(request={"wish": Rows(1)}, reply=arrays, numbers=numbers)}
+
+    def serve(self, spec: object, ask: Ask, state: State) -> NoReturn:
+        raise AssertionError("nobody serves here")
 
     def answer(self, request: Request, state: State, silo: object) -> tuple[Reply, State]:
         self.calls.append((request, state, silo))

@@ -30,7 +30,7 @@ class Release(Phase[Silo, LearningSpec]):
         name: what is sent, :data:`SUMS` or :data:`LISTS`.
     """
 
-    name: str = SUMS  # without a value here it would be the protocol's property
+    name: str
 
     def steps(self, spec: LearningSpec) -> Steps:
         """What is sent has a row for each node, or for each edge."""

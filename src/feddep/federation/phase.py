@@ -9,9 +9,10 @@ edges. Clients, inspection, consent, disclosure log and accountant read these de
 not declared cannot be sent.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from feddep.errors import RuntimeFailureError
 from feddep.federation.content import Content, Number
@@ -99,15 +100,14 @@ class Ask:
         return replies
 
 
-class Phase(Protocol[SiloT, SpecT]):
+class Phase(ABC, Generic[SiloT, SpecT]):
     """One conversation between server and clients. Subclass it as a frozen dataclass.
 
     Attributes:
         name: as it appears in records.
     """
 
-    @property
-    def name(self) -> str: ...  # noqa: D102
+    name: str
 
     def rounds(self, spec: SpecT) -> int:
         """How many rounds the conversation takes; one by default."""
@@ -124,13 +124,13 @@ class Phase(Protocol[SiloT, SpecT]):
         """
         return [FullNeighbours(self.name)]
 
+    @abstractmethod
     def serve(self, spec: SpecT, ask: Ask, state: State) -> tuple[State, RoundReport | None]:
         """The server half of round ``ask.round``."""
-        ...
 
+    @abstractmethod
     def answer(self, request: Request, state: State, silo: SiloT) -> tuple[Reply, State]:
         """The client half: answers one request from the client's own data."""
-        ...
 
 
 AnyPhase = Phase[Any, Any]
