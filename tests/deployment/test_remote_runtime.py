@@ -18,6 +18,7 @@ from feddep.deployment.protocol.wait_policy import WaitPolicy
 from feddep.errors import InputError, InterruptedRunError
 from feddep.learning import mending
 from feddep.runs.folder import RunFolder
+from feddep.runs.opening import open_run
 from feddep.runs.pipeline import run
 from feddep.runs.records import without_times
 from feddep.runtime.envelope import Envelope, Undelivered
@@ -76,6 +77,7 @@ def test_as_in_process(method, tmp_path):
         there.save(tmp_path / "there")
         assert same(weights(tmp_path / "here"), weights(tmp_path / "there"))
         assert without_times(here.record) == without_times(there.record)
+        assert open_run(tmp_path / "there") == there
     assert here.record["traffic"] == there.record["traffic"]
 
 

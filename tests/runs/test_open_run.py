@@ -15,6 +15,7 @@ from feddep.graph.shard import Shards
 from feddep.learning.evaluation import Scores
 from feddep.learning.mending import Memory, Mended
 from feddep.learning.silo import Silo
+from feddep.models import span
 from feddep.phases.averaging import Averaging
 from feddep.runs import pipeline
 from feddep.runs.folder import RunFolder
@@ -144,6 +145,21 @@ def test_scores_agree_whatever_protects_the_clients(
 ):
     result = run_small(name, small_shards, settings)
     opened = feddep.open_run(result.save(tmp_path / "run"))
+    assert recomputed(opened, small_shards) == scores_of(result)
+
+
+def test_so_do_embeddings_that_are_kept_as_coordinates(
+    small_shards: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(span, "WIDE", 8)
+    monkeypatch.setattr(span, "_SIZES", (30,))
+    result = run_small("feddep-wo-dgen", small_shards)
+    kept = result.clients[0].mending
+    assert kept is not None
+    assert kept["basis"].shape == (30, 60)
+    assert kept["missing_embeddings"].shape == (small_shards[0].nodes, 30)
+    opened = feddep.open_run(result.save(tmp_path / "run"))
+    assert opened == result
     assert recomputed(opened, small_shards) == scores_of(result)
 
 
