@@ -212,5 +212,5 @@ def test_an_unfinished_run_and_a_folder_of_runs_are_named_as_such(feddep: Feddep
     Path("stopped/spec.toml").touch()
     Path("several/fedavg").mkdir(parents=True)
     Path("several/fedavg/record.json").write_text("{}")
-    assert "not finished; go on with it by feddep run --resume" in feddep("report", "stopped").err
+    assert "not finished; continue it with feddep run --resume" in feddep("report", "stopped").err
     assert "name one, such as several/fedavg" in feddep("privacy", "several").err

@@ -77,7 +77,7 @@ def test_a_file_that_was_cut(copy, file: str, keep: int):
 def test_a_file_of_another_kind(copy, content: bytes):
     folder = copy("feddep")
     (folder / MODEL).write_bytes(content)
-    refuses(folder, MODEL, "damaged or no safetensors file")
+    refuses(folder, MODEL, "damaged or not a safetensors file")
 
 
 def test_a_folder_in_a_file_s_place(copy):
@@ -207,7 +207,7 @@ def test_a_file_that_does_not_say_whose_it_is(copy):
 def test_embeddings_of_other_nodes_are_found_when_they_are_used(copy, small_shards: Shards):
     folder = copy("feddep")
     changed(folder / MENDING, lambda a: a.update(missing_embeddings=a["missing_embeddings"][1:]))
-    with pytest.raises(feddep.InputError, match="is of another run"):
+    with pytest.raises(feddep.InputError, match="is from another run"):
         feddep.open_run(folder).predict(small_shards[1], client=1)
 
 

@@ -256,7 +256,7 @@ def test_a_client_that_is_none_is_refused(small_shards: Shards):
 
 
 def test_local_has_no_classifier_of_all(small_shards: Shards):
-    with pytest.raises(InputError, match="trains 3 classifiers, one a client"):
+    with pytest.raises(InputError, match="trains 3 classifiers, one per client"):
         run_small("local", small_shards).predict(small_shards.graph)
 
 

@@ -1,4 +1,4 @@
-"""Knowing a graph again: by its edges and features, whatever its labels, split and name."""
+"""Recognising a graph by its edges and features, whatever its labels, split and name."""
 
 import hashlib
 

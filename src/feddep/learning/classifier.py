@@ -49,7 +49,7 @@ class Classifier:
         return Mended(self.silo(graph))
 
     def silo(self, graph: Graph, client: int = 0) -> Silo:
-        """A graph in the hands of a client.
+        """A graph as a client's silo.
 
         Raises:
             InputError: it has other feature columns than the classifier was trained on.

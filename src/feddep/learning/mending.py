@@ -1,4 +1,4 @@
-"""Mending a silo's subgraph: embeddings of the neighbours that its nodes miss."""
+"""Mending a silo's subgraph: computing z̄, the mean embedding of each node's missing neighbours."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -33,12 +33,12 @@ MENDING = frozenset(
     ["missing_embeddings", "basis", "added/links", "added/rows"]
     + [f"added/{name}" for name in ("indptr", "indices", "data")]
 )
-"""The parts of a silo's memory, beside its generator, that its subgraph can be mended from again.
+"""The parts of a silo's memory from which, with its generator, its subgraph can be mended again.
 
-A run keeps them, of its best round, for predictions. A mender of your own should use these names.
+A run keeps those of its best round for predictions. A mender of your own should use these names.
 """
 
-# What is kept in Silo.prepared.
+# Names in Silo.prepared.
 _EXPANDED, _TRAINING = "expanded", "generator"
 
 
@@ -58,7 +58,7 @@ class Mended:
 
     @contextmanager
     def fitting(self, model: FusedSage) -> Iterator[FusedSage]:
-        """The classifier that takes these embeddings; what it learns, ``model`` then knows."""
+        """The classifier that takes these embeddings; what it learns goes back to ``model``."""
         if self.basis is None:
             yield model
             return
@@ -68,7 +68,7 @@ class Mended:
 
 
 class Mender(Protocol):
-    """Whoever can tell what a silo's nodes miss."""
+    """Computes z̄ of a silo's nodes, or adds neighbours to its graph."""
 
     def mend(
         self, classifier: FusedSage, silo: Silo, memory: Memory, round: int
@@ -86,7 +86,7 @@ class Recalling(Protocol):
         ...
 
     def mend_another(self, silo: Silo, memory: Memory) -> Mended:
-        """A silo mended whose graph is not the one that the memory is about.
+        """The silo mended, with a graph that is not the one in the memory.
 
         Raises:
             InputError: the memory says nothing about other graphs.
@@ -95,7 +95,7 @@ class Recalling(Protocol):
 
 
 def mending_of(memory: Memory) -> dict[str, npt.NDArray[Any]]:
-    """What is needed to mend the silo's subgraph again as now, and the silo's generator."""
+    """What is needed to mend the silo's subgraph again in the same way, and its generator."""
     return {
         name: array
         for name, array in memory.items()
@@ -107,8 +107,8 @@ def mending_of(memory: Memory) -> dict[str, npt.NDArray[Any]]:
 class GeneratedNeighbours:
     """Neighbours that the silo's own DGen generates, anew every few rounds.
 
-    When they are generated anew, DGen first takes a joint step with the classifier at hand, so
-    that Lⁿ + Lᶜ is minimised over both, one after the other.
+    Before they are generated anew, DGen takes a joint step with the current classifier, so that
+    Lⁿ + Lᶜ is minimised over both in turn.
     """
 
     def mend(
@@ -152,7 +152,7 @@ class GeneratedNeighbours:
 
 
 def _in_few_columns(missing: npt.NDArray[np.float32], silo: Silo, seeds: Seeds) -> Memory:
-    """z̄ as coordinates in a basis where that is much shorter, else as it is."""
+    """z̄ as coordinates in a basis if that is much shorter, otherwise as it is."""
     basis = None
     if silo.spec.training.weight_decay == 0:  # decay would shrink what no basis reaches
         basis = basis_of(missing, seeds.integer("span") % 2**32)
@@ -165,9 +165,9 @@ def _in_few_columns(missing: npt.NDArray[np.float32], silo: Silo, seeds: Seeds) 
 
 @dataclass(frozen=True)
 class KnownNeighbours:
-    """Neighbours that the silo was told of once; their mean is kept in its memory.
+    """Neighbours that the silo received once; their mean is kept in its memory.
 
-    A silo that was away when it was to be told has z̄ = 0, as at the paper's inference.
+    A silo that was away at that time has z̄ = 0, as at the paper's inference.
     """
 
     def mend(
@@ -184,15 +184,15 @@ class KnownNeighbours:
         return Mended(silo, torch.tensor(memory["missing_embeddings"], device=silo.device))
 
     def mend_another(self, silo: Silo, memory: Memory) -> Mended:
-        """See :class:`Recalling`: nobody knows what other nodes miss."""
+        """See :class:`Recalling`: nothing is known about other nodes."""
         raise _unknown_neighbours(silo)
 
 
 @dataclass(frozen=True)
 class AddedNodes:
-    """Neighbours that stand in the silo's memory as nodes: their features and their links.
+    """Neighbours that are kept in the silo's memory as nodes, with features and links.
 
-    A silo that was away when it was to be told of them has the nodes of its own.
+    A silo that was away when they were sent has only its own nodes.
     """
 
     def mend(
@@ -214,7 +214,7 @@ class AddedNodes:
         return Mended(_prepared(silo, _EXPANDED, added, expanded))
 
     def mend_another(self, silo: Silo, memory: Memory) -> Mended:
-        """See :class:`Recalling`: NeighGen generates, where that is where the nodes come from."""
+        """See :class:`Recalling`: NeighGen generates them, if the nodes came from it."""
         known = _parts(memory, GENERATOR)
         if not known:
             raise _unknown_neighbours(silo)
@@ -225,7 +225,7 @@ class AddedNodes:
 
 
 def _without_targets(silo: Silo) -> GeneratorTraining:
-    """What a trained generator mends a graph with: it needs nothing to compare with."""
+    """A trained generator for mending a graph; it needs no targets."""
     nothing = np.zeros((0, silo.spec.embedding_width), np.float32)
     return GeneratorTraining(silo, Prototypes(nothing, np.zeros(0, np.int64)))
 
@@ -239,10 +239,10 @@ def _unknown_neighbours(silo: Silo) -> InputError:
 
 
 def with_prototypes(silo: Silo, memory: Memory) -> Memory:
-    """The memory with clusters of the embeddings in the embeddings' place, if it has none yet.
+    """The memory with clusters in place of the embeddings, if it has none yet.
 
-    The same seed gives the same clusters, so a silo that was away when the others looked for
-    theirs still comes to those that it would have had.
+    The same seed gives the same clusters, so a silo that was away when the others computed theirs
+    still gets those that it would have had.
     """
     if "prototypes" in memory:
         return memory
@@ -272,10 +272,9 @@ def pretrained(training: GeneratorTraining) -> tuple[DeepGenerator, float]:
 
 
 def generator_training(silo: Silo, memory: Memory) -> GeneratorTraining:
-    """The silo's generator with its ground truth, prepared once and kept with the silo.
+    """The silo's generator with its ground truth, prepared once and cached with the silo.
 
-    What is kept can be made again from the silo and its memory; so a client in a new process
-    gets the same.
+    It can be recomputed from the silo and its memory, so a client in a new process gets the same.
     """
     foreign = _parts(memory, "foreign")
     own = {name: memory[name] for name in ("prototypes", "cluster")}
@@ -288,7 +287,7 @@ def generator_training(silo: Silo, memory: Memory) -> GeneratorTraining:
 
 
 def forget_generator_training(silo: Silo) -> None:
-    """Gives the room back once a generator has done all its work."""
+    """Frees the memory once a generator has done its work."""
     silo.prepared.pop(_TRAINING, None)
 
 
@@ -306,7 +305,7 @@ def mean_of(
 def centred(missing: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Generated embeddings minus their mean over the silo; nodes without any stay at zero.
 
-    A node without generated neighbours then looks like an average one to F, and so does every
+    To F, a node without generated neighbours then looks like an average one, and so does every
     node at the paper's inference, z̄ = 0.
     """
     has_any = np.asarray(missing.any(axis=1))
@@ -316,7 +315,7 @@ def centred(missing: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 def targets_of(training: GeneratorTraining, memory: Memory) -> Targets:
-    """What DGen is to generate, with where the other silos pull, if they were asked."""
+    """What DGen should generate, with the pull of the other silos if they were asked."""
     if "pulled" not in memory:
         return training.targets
     pulled = torch.tensor(memory["pulled"], device=training.silo.device)
@@ -324,9 +323,9 @@ def targets_of(training: GeneratorTraining, memory: Memory) -> Targets:
 
 
 def _prepared(silo: Silo, name: str, of: Memory, make: Callable[[], T]) -> T:
-    """What was made of these arrays, made anew if they have changed since.
+    """A cached value computed from these arrays, recomputed if they have changed.
 
-    They are compared by content: between machines, the memory is read anew for each message.
+    Arrays are compared by content: between machines, the memory is read anew for each message.
     """
     known: tuple[Memory, T] | None = silo.prepared.get(name)
     if known is None or not _equal(known[0], of):

@@ -1,7 +1,7 @@
-"""Federated averaging of the classifier (McMahan et al. 2017), one local epoch a round.
+"""Federated averaging of the classifier (McMahan et al. 2017).
 
 In round r the server sends the classifier after r rounds; each client scores it on its own
-validation and test nodes, trains it on, and returns the new weights. One more round at the end
+validation and test nodes, trains it further, and returns the new weights. One more round at the end
 scores the final classifier. So a score never costs a message of its own.
 """
 
@@ -39,7 +39,7 @@ class Averaging(Phase[Silo, LearningSpec]):
     """Trains one classifier at all clients.
 
     Args:
-        mender: gives the embeddings of missing neighbours; None trains on subgraphs as they are.
+        mender: computes the embeddings of missing neighbours; None trains on subgraphs as they are.
         trainer: what a client does with the classifier in a round of training.
     """
 
@@ -50,7 +50,7 @@ class Averaging(Phase[Silo, LearningSpec]):
     def is_private(self, spec: LearningSpec) -> bool:
         """Whether all that clients send is noised: DP-SGD with a cap on occurrences.
 
-        A mender reads edges without noise, and so may somebody's own trainer.
+        A mender reads edges without noise, and a user's own trainer may do so too.
         """
         return spec.privacy.edges_capped and self.mender is None and self.trainer is train
 
@@ -68,7 +68,7 @@ class Averaging(Phase[Silo, LearningSpec]):
         }
 
     def events(self, spec: LearningSpec, graph: Graph) -> list[Event]:
-        """Lists are sampled for every batch, unless the gradients are noised; updates may be."""
+        """Lists are sampled for every batch, or gradients noised; updates may be noised too."""
         training = spec.training
         events: list[Event]
         if type(self) is Averaging and self.is_private(spec):  # a subclass may send more
@@ -84,15 +84,15 @@ class Averaging(Phase[Silo, LearningSpec]):
         """Sends the classifier out and averages what comes back, from those who answer.
 
         Raises:
-            RuntimeFailureError: all who have something to train on are away. The round would pass
+            RuntimeFailureError: all clients with training nodes are away. The round would pass
                 without training, and nobody would notice.
         """
         weights = group(state, "classifier") or to_arrays(spec.classifier())
         last = ask.round == spec.training.rounds
         replies = ask.all("score" if last else "train", grouped("classifier", weights))
         metrics = pooled(reply.metrics for reply in replies)
-        # The loss in the replies is that of the training which goes on from these weights; the
-        # history wants the loss of the training that led to them.
+        # The loss in the replies is that of the training that starts from these weights; the
+        # history needs the loss of the training that led to them.
         next_loss = metrics.pop("loss", float("nan"))
         if "loss" in state:
             metrics["loss"] = float(state["loss"])

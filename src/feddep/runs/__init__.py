@@ -1,1 +1,1 @@
-"""One run: carried out, followed, stored, and opened again."""
+"""One run: carrying it out, following it, storing it, and opening it again."""

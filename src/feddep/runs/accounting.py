@@ -1,4 +1,4 @@
-"""Pricing a run: what its mechanisms did at each client, and everything that left it."""
+"""Pricing a run: what its mechanisms did at each client, and everything that left the client."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -54,7 +54,7 @@ def response_event(epsilon: float, keep: float) -> RandomisedResponse | SparseRe
 
 
 def planned_messages(method: Method, learning: LearningSpec) -> list[Event]:
-    """What may leave one client in a run, by what its phases declare, as if all of it did."""
+    """What may leave one client in a run: everything that its phases declare."""
     events: list[Event] = []
     for phase in method.phases:
         times: dict[str, int] = {}
@@ -83,7 +83,7 @@ def privacy_record(
     delta: float,
     prime: float,
 ) -> dict[str, Any]:
-    """The entry ``privacy`` of a record: three prices of the client that is worst off, in words.
+    """The entry ``privacy`` of a record: three prices of the worst-off client, and a statement.
 
     Args:
         mechanism: the run's.
@@ -110,13 +110,13 @@ def privacy_record(
         "edge inside one silo. Node set, features, labels and split count as public.",
     }
     capped = [e for e in noised if isinstance(e, CappedGradients)]
-    if capped:  # of this training alone; whether it bounds all that left, sound tells
+    if capped:  # for this training alone; ``sound`` says whether it bounds all that left
         found["edge_level"] = edge_entry(capped)
     return found
 
 
 def edge_entry(events: Sequence[CappedGradients]) -> dict[str, Any]:
-    """What noised gradients cost one undirected edge: those that are worst off."""
+    """What noised gradients cost one undirected edge, at the client where it is most."""
     epsilon, worst = max(((edge_level(e), e) for e in events), key=lambda pair: pair[0])
     return {
         "epsilon": finite(epsilon),

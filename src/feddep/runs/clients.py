@@ -1,4 +1,4 @@
-"""What each client has of a run beside the classifier, in memory and on the disk."""
+"""What each client has from a run besides the classifier, in memory and on disk."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,12 +22,12 @@ Draws = Literal["seed", "secret"]
 
 @dataclass(frozen=True, eq=False)
 class ClientPart:
-    """What one client has: enough to mend its subgraph as when the best classifier was scored.
+    """Enough to mend one client's subgraph as it was when the best classifier was scored.
 
     Attributes:
-        graph: fingerprint of the graph that it had; None if nobody kept it.
-        mending: the parts of its memory in :data:`~feddep.learning.mending.MENDING`, of the best
-            round. None if nobody kept them; then ``generator`` is that of the last round.
+        graph: fingerprint of the graph that it had; None if that was not kept.
+        mending: the parts of its memory in :data:`~feddep.learning.mending.MENDING`, from the best
+            round. None if they were not kept; then ``generator`` is from the last round.
         generator: the weights of its generator, for methods that have one.
         draws: whether its random draws came from the run's seed or from a secret of its own.
     """
@@ -80,10 +80,10 @@ class ClientPart:
 
     @classmethod
     def read(cls, folder: Path, learning: LearningSpec) -> "ClientPart":
-        """The inverse of :meth:`write`; what is not there is not known.
+        """The inverse of :meth:`write`; a missing file means that nothing was kept.
 
         Raises:
-            DataError: a file is damaged, or not of this run.
+            DataError: a file is damaged, or belongs to another run.
         """
         generator: Arrays = {}
         if (folder / _WEIGHTS).exists():
@@ -114,9 +114,9 @@ def generator_shapes(learning: LearningSpec) -> Mapping[str, tuple[int, ...]]:
 def _checked(
     file: Path, arrays: Arrays, about: Mapping[str, str], learning: LearningSpec
 ) -> Arrays | None:
-    """What a client kept; what no client of such a run could have kept is refused."""
+    """What a client kept; refused if no client of such a run could have kept it."""
     if not {"graph", "draws", "parts"} <= about.keys():
-        raise DataError(f"{file} does not say whose it is; it is no file of a run")
+        raise DataError(f"{file} does not say whose it is, so it does not belong to a run")
     if about["parts"] == "unknown" and not arrays:
         return None
     named = set(about["parts"].split())

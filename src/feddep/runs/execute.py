@@ -1,7 +1,7 @@
 """From settings to a result: the one way in which Python, the command line and sweeps run.
 
-Resolve what the user left open, claim the folder, load the data, run. A finished run that is asked
-for again is opened, not trained again.
+Resolve what the user left open, claim the folder, load the data, run. Asking for a finished run
+opens it instead of training again.
 """
 
 import logging
@@ -62,15 +62,15 @@ def execute(
 
     Args:
         settings: the keys of the spec that the user set; the preset fills the others.
-        data: shards, or a graph that is dealt out first; None loads what the settings name.
+        data: shards, or a graph that is partitioned first; None loads what the settings name.
         out: folder to store the run in; None stores nothing.
-        resume: go on with the run in ``out``. One that is finished is opened instead, unless its
-            method's own file has changed since: then it is run again.
+        resume: continue the run in ``out``. A finished run is opened instead, unless its method's
+            own file has changed since: then it is run again.
         workers: processes; None takes the cores.
         device: ``auto``, ``cpu`` or ``cuda``.
-        keep_diverged: training that runs away ends the run there, with the best round before.
+        keep_diverged: if training diverges, end the run there and keep the best round before.
         runner: what runs the spec, once the folder is claimed and the data are loaded.
-        tell: told what the user should know.
+        tell: called with messages for the user.
 
     Raises:
         InputError: something cannot be run or stored; nothing is left half-written.
@@ -109,7 +109,7 @@ def resolved(settings: Mapping[str, Any], data: Shards | Graph | None = None) ->
     """The complete spec of a run: what the user set, what the data bring, the preset for the rest.
 
     Raises:
-        InputError: a key is unknown, a value does not fit, or the data say otherwise.
+        InputError: a key is unknown, a value is invalid, or the data contradict a setting.
     """
     given = dict(settings)
     if isinstance(data, Graph):
@@ -132,7 +132,7 @@ def _shards(spec: RunSpec, data: Shards | Graph | None) -> Shards:
 
 
 def _check_same_data(path: Path, finished: Record, data: Shards | Graph | None) -> None:
-    """A spec knows data in memory by name alone; their sizes tell others of the same name."""
+    """A spec names data in memory but does not hold them; their sizes tell different ones apart."""
     if data is None:
         return
     graph = data if isinstance(data, Graph) else data.graph

@@ -1,4 +1,4 @@
-"""Records on the disk. Light to import: programs that only start others use it too."""
+"""Records on disk. Light to import, because programs that only start others use it too."""
 
 import json
 import os
@@ -29,11 +29,11 @@ def read_record(path: Path) -> Record:
 
 
 def _what_is_there(path: Path) -> str:
-    """What stands where a finished run was looked for, and what to do."""
+    """What was found in place of a finished run, and what to do about it."""
     if (path / SILO_RECORD).exists():
         return "it holds what a silo has of a run; the record is with the server"
     if (path / "spec.toml").exists():
-        return "the run is not finished; go on with it by feddep run --resume"
+        return "the run is not finished; continue it with feddep run --resume"
     runs = sorted(str(file.parent) for file in path.glob("*/record.json"))
     return f"it holds several runs; name one, such as {runs[0]}" if runs else "no such file"
 

@@ -1,6 +1,6 @@
 """A run's folder: ``spec.toml``, ``history.jsonl``, ``model.safetensors``, ``record.json``.
 
-While the run goes on it also holds ``checkpoint.bin``, from which ``--resume`` continues.
+During the run it also holds ``checkpoint.bin``, from which ``--resume`` continues.
 """
 
 import hashlib
@@ -55,7 +55,7 @@ def plain_method(method: str) -> str:
 
 
 def as_stored(spec: RunSpec, path: Path, given: Collection[str]) -> RunSpec:
-    """The spec to resume with: what the user leaves to the preset is as the stored run has it.
+    """The spec to resume with: what the user leaves open is taken from the stored run.
 
     So a preset that has changed since does not change a run that has begun.
     """
@@ -90,7 +90,7 @@ class RunFolder:
             folder._refuse_to_mix(spec)
             if not resume and (path / "checkpoint.bin").exists():
                 raise InputError(
-                    f"{path} holds an unfinished run; add --resume to go on with it, or delete it"
+                    f"{path} holds an unfinished run; add --resume to continue it, or delete it"
                 )
             path.mkdir(parents=True, exist_ok=True)
             if resume:
@@ -107,7 +107,7 @@ class RunFolder:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        """After an error, takes the claim back unless there is something to resume."""
+        """After an error, removes the folder unless there is something to resume."""
         if kind is None or self._content() != ["spec.toml"]:
             return
         (self.path / "spec.toml").unlink()
@@ -120,7 +120,7 @@ class RunFolder:
         return read_record(file) if file.exists() else None
 
     def save_checkpoint(self, header: dict[str, Any], arrays: Arrays) -> None:
-        """Stores all that is needed to go on."""
+        """Stores all that is needed to continue."""
         write_atomically(self.path / "checkpoint.bin", pack(header, arrays))
 
     def load_checkpoint(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
@@ -134,7 +134,7 @@ class RunFolder:
             raise DataError(f"{file} is damaged: {error}; delete it and start again") from None
 
     def write_history(self, history: Sequence[dict[str, Any]]) -> None:
-        """One line a round."""
+        """Writes one line for each round."""
         lines = "".join(json.dumps(entry) + "\n" for entry in history)
         write_atomically(self.path / "history.jsonl", lines)
 
@@ -152,11 +152,11 @@ class RunFolder:
             record: the run's record.
             history: one entry for each round.
             classifiers: the weights at the best round, unless silos keep them.
-            clients: what each client has beside, so that its subgraph can be mended again.
+            clients: what each client has besides, so that its subgraph can be mended again.
             events_by_client: what each client's mechanisms did and what left it.
         """
         self.write_history(history)
-        if classifiers:  # or they stayed with the silos
+        if classifiers:  # otherwise they stayed with the silos
             write_model(self.path / "model.safetensors", classifiers)
         for client, part in (clients or {}).items():
             part.write(client_folder(self.path, client))
@@ -172,7 +172,7 @@ class RunFolder:
             if content:
                 raise InputError(f"{self.path} is not empty and holds no run; choose another --out")
             return
-        if content == ["spec.toml"]:  # of a run that was killed before it had anything to keep
+        if content == ["spec.toml"]:  # a run that was killed before it had anything to keep
             return
         earlier = RunSpec.read(self.path / "spec.toml")
         if earlier != spec:
@@ -182,12 +182,12 @@ class RunFolder:
             )
 
     def restart(self, spec: RunSpec) -> None:
-        """Makes room for the same run once more."""
+        """Clears the folder for the same run."""
         self.clear()
         write_atomically(self.path / "spec.toml", spec.to_toml())
 
     def clear(self) -> None:
-        """Takes away what a finished run has left."""
+        """Deletes the files of a finished run."""
         for name in _FILES:
             (self.path / name).unlink(missing_ok=True)
         if (self.path / _CLIENTS).is_dir():

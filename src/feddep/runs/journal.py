@@ -22,7 +22,7 @@ CHECKPOINT_SECONDS = 10.0
 
 
 class Watcher(Protocol):
-    """Somebody who wants to see how a run goes on, such as a progress bar."""
+    """Something that follows a run's progress, such as a progress bar."""
 
     def __call__(self, phase: str, round: int, rounds: int, val: float | None) -> None:
         """Called after every round; ``val`` is the newest validation accuracy, if any."""
@@ -31,16 +31,16 @@ class Watcher(Protocol):
 
 @dataclass
 class Journal:
-    """Everything that is noted between the rounds of a run.
+    """Everything that is recorded between the rounds of a run.
 
     Args:
         runtime: where classifiers are measured and clients' memories are kept.
         meter: the traffic so far.
         rounds: rounds of each phase, for the progress bar.
         folder: where checkpoints go; None keeps nothing.
-        watch: told after every round.
+        watch: called after every round.
         stop_requested: asked after every round; True ends the run with a checkpoint.
-        checkpoint_seconds: between checkpoints, at least; None takes CHECKPOINT_SECONDS.
+        checkpoint_seconds: least time between checkpoints; None takes CHECKPOINT_SECONDS.
     """
 
     runtime: Runtime
@@ -66,7 +66,7 @@ class Journal:
         self.began = self._mark = self._saved = time.perf_counter()
 
     def after_round(self, phase: AnyPhase, report: RoundReport | None, progress: Progress) -> None:
-        """Notes one round; called by the round loop.
+        """Records one round; called by the round loop.
 
         Raises:
             InterruptedRunError: a stop was requested; the checkpoint is written.
@@ -84,7 +84,7 @@ class Journal:
             self._checkpoint(progress)
         if stopping:
             raise InterruptedRunError(
-                "stopped; the same command goes on from here (feddep run: with --resume)"
+                "stopped; the same command continues from here (feddep run: with --resume)"
             )
         self._mark = time.perf_counter()
         self.measuring_seconds += self._mark - now
@@ -97,7 +97,7 @@ class Journal:
         self._pending.clear()
 
     def restore(self, known: State | None = None) -> Progress:
-        """Goes on from the folder's checkpoint, or from the beginning if there is none.
+        """Continues from the folder's checkpoint, or starts at the beginning if there is none.
 
         Args:
             known: what the server knows at the beginning.
@@ -122,7 +122,7 @@ class Journal:
         loss = metrics.get("loss", nan)
         entry: dict[str, Any] = {
             "round": report.round,
-            "loss": loss if isfinite(loss) else None,  # JSON knows no NaN
+            "loss": loss if isfinite(loss) else None,  # JSON has no NaN
             "silo": {"test": metrics.get("silo_test"), "val": metrics.get("silo_val")},
             "global": {"test": None, "val": None},
             "seconds": round(sum(self.seconds.values()), 6),
@@ -140,7 +140,7 @@ class Journal:
             )
 
     def _is_best(self, entry: Mapping[str, Any]) -> bool:
-        """Better than any round before; as long as nobody could validate, the last one counts."""
+        """Better than any round before; as long as nobody can validate, the last one counts."""
         best = entry_of(self.history, self.best)["silo"]["val"] if self.best else None
         val = entry["silo"]["val"]
         return best is None or (val is not None and bool(val > best))
@@ -176,6 +176,6 @@ class Journal:
 
 
 def _mean(part: str, scores: Sequence[Scores]) -> float | None:
-    """The mean accuracy of several classifiers; of one, its own; None if nobody could measure."""
+    """The mean accuracy of one or several classifiers; None if it could not be measured."""
     values = [getattr(entry, part) for entry in scores]
     return None if None in values or not values else sum(values) / len(values)

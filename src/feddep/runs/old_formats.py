@@ -1,4 +1,4 @@
-"""Run folders of earlier versions, in today's terms: the one place that knows what was different.
+"""Reading run folders of earlier versions: the one place that knows what was different.
 
 Until 0.1:
 
@@ -17,11 +17,11 @@ from feddep.learning.mending import mending_of
 
 EVENTS = "privacy_events.json"
 OLD_FILES = ("ledger.json",)
-"""Names of files that are not written any more, but must go when a run is replaced."""
+"""Names of files that are no longer written, but must be deleted when a run is replaced."""
 
 
 def events_file(folder: Path) -> Path:
-    """The file with what the clients' mechanisms did, under whichever name."""
+    """The file with the clients' privacy events, under its present or its old name."""
     old = folder / "ledger.json"
     return old if old.exists() and not (folder / EVENTS).exists() else folder / EVENTS
 

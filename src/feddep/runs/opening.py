@@ -22,10 +22,10 @@ from feddep.scenario.spec import RunSpec
 
 
 def open_run(path: Path) -> Result:
-    """Opens the folder of a finished run, or of what a silo has after a federation.
+    """Opens the folder of a finished run, or of a silo's results after a federation.
 
     Raises:
-        DataError: the folder holds no finished run, or a file in it is damaged or of another run.
+        DataError: the folder holds no finished run, or a file in it is damaged or from another run.
     """
     if (path / SILO_RECORD).exists() and not (path / "record.json").exists():
         return _of_silo(path)
@@ -50,7 +50,7 @@ def _of_silo(path: Path) -> Result:
         found = json.loads((path / SILO_RECORD).read_text())
         own, client = found["privacy"]["sound"], int(found.get("client", 0))
     except (OSError, LookupError, TypeError, ValueError) as error:
-        raise DataError(f"cannot read what the silo noted, {path / SILO_RECORD}: {error}") from None
+        raise DataError(f"cannot read the silo's record {path / SILO_RECORD}: {error}") from None
     spec = RunSpec.read(path / "spec.toml")
     method = find_method(spec.method)
     learning = learning_spec_of(spec, *_sizes(path, found), method)
@@ -79,7 +79,7 @@ def read_history(path: Path) -> list[dict[str, Any]]:
 def read_events(path: Path) -> list[Events]:
     """What each client's mechanisms did and what left it."""
     file = events_file(path)
-    if not file.exists():  # between real silos each of them keeps its own
+    if not file.exists():  # in a real federation each silo keeps its own
         return []
     try:
         return [from_plain(rows) for rows in json.loads(file.read_text())]
@@ -92,7 +92,7 @@ def _sizes(path: Path, record: Record) -> tuple[int, int]:
     try:
         return int(record["data"]["features"]), int(record["data"]["classes"])
     except (LookupError, TypeError, ValueError):
-        arrays, _ = read_arrays(path / "model.safetensors")  # records had no sizes once
+        arrays, _ = read_arrays(path / "model.safetensors")  # older records have no sizes
         found = split_model(arrays, 1)[0]
     try:
         last = max(name for name in found if name.startswith("convolutions.") and "bias" in name)

@@ -59,10 +59,10 @@ def run(
         device: ``auto``, ``cpu`` or ``cuda``.
         folder: where the run is stored.
         loading_seconds: for the record.
-        watch: told after every round.
+        watch: called after every round.
         stop_requested: asked after every round.
         start: starts another runtime than the one on this machine.
-        keep_diverged: training that runs away ends the run there, with the best round before.
+        keep_diverged: if training diverges, end the run there and keep the best round before.
     """
     method = find_method(spec.method)
     learning = learning_spec_for(spec, shards.graph, method)
@@ -124,7 +124,7 @@ def run(
 def _about_clients(
     method: Method, learning: LearningSpec, shards: Shards, meter: Meter
 ) -> tuple[list[Events], list[int], list[str]]:
-    """What each client's mechanisms did and what left it; its edges' number; its graph's print."""
+    """Each client's privacy events, number of edges, and fingerprint of its graph."""
     events_by_client: list[Events] = []
     edges: list[int] = []
     graphs: list[str] = []
@@ -148,18 +148,18 @@ def run_method(
     checkpoint_seconds: float | None = None,
     keep_diverged: bool = False,
 ) -> Journal:
-    """Conducts a method over a started federation and notes what happens.
+    """Runs a method over a started federation and records what happens.
 
     Args:
         method: whose phases.
         learning: what was agreed.
         runtime: the federation.
         known: what the server knows at the beginning.
-        folder: where checkpoints go; one that is there is continued.
-        watch: told after every round.
+        folder: where checkpoints go; an existing one is continued.
+        watch: called after every round.
         stop_requested: asked after every round.
-        checkpoint_seconds: between checkpoints, at least; 0 writes one after every round.
-        keep_diverged: training that runs away after some round ends the run, with no error.
+        checkpoint_seconds: least time between checkpoints; 0 writes one after every round.
+        keep_diverged: if training diverges after some round, end the run without an error.
     """
     meter = Meter(runtime)
     meter.expect(phase.name for phase in method.phases)

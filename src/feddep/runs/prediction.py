@@ -1,4 +1,4 @@
-"""Predictions of a stored run for one of its clients: the subgraph is mended as the run did it."""
+"""Predictions of a stored run for one of its clients, whose subgraph is mended as in the run."""
 
 from feddep.algorithms.method import Method
 from feddep.errors import InputError
@@ -15,18 +15,16 @@ from feddep.runs.clients import ClientPart
 def mended_for(
     classifier: Classifier, graph: Graph, method: Method, client: int, part: ClientPart
 ) -> Mended:
-    """What a client's classifier is scored on, for a graph.
+    """What a client's classifier is applied to, for a graph.
 
     Raises:
-        InputError: the run did not keep what that takes, or it does not fit the graph.
+        InputError: the run did not keep what is needed, or it does not fit the graph.
     """
     silo = classifier.silo(graph, client)
     hidden = perturbs(classifier.spec.privacy)
     own_graph = part.graph == fingerprint(graph)
     if part.graph is None and hidden:
-        raise _not_kept(
-            client, "which graph it had, so nobody can tell whether to perturb this one"
-        )
+        raise _not_kept(client, "which graph it had, so whether to perturb this one is unknown")
     if own_graph and hidden and part.draws == "seed":
         silo = open_silo(client, graph, silo.spec, silo.device)
     phase = _averaging(method)
@@ -49,8 +47,8 @@ def _check_kept(client: int, part: ClientPart, graph: Graph, *, own_graph: bool)
     rows = part.mending.get("missing_embeddings")
     if own_graph and rows is not None and len(rows) != graph.nodes:
         raise InputError(
-            f"client {client} kept embeddings for {len(rows)} nodes, its graph has {graph.nodes}; "
-            "its mending.safetensors is of another run"
+            f"client {client} kept embeddings for {len(rows)} nodes, but its graph has "
+            f"{graph.nodes}; its mending.safetensors is from another run"
         )
 
 

@@ -1,4 +1,4 @@
-"""The record of a run: what was asked, what came out, what it cost. Plain data, stored as JSON."""
+"""The record of a run: what was run, what came out, what it cost. Plain data, stored as JSON."""
 
 import platform
 from collections.abc import Mapping, Sequence
@@ -67,9 +67,9 @@ def make_record(
 
 
 def sizes_of(shards: Shards) -> dict[str, float]:
-    """How large the data are and what the clients lose of them.
+    """How large the data are and what share of the edges is lost between clients.
 
-    For whoever works out what a run should have cost, and when it pays to mend the graph.
+    Needed to compute what a run should have cost, and when it pays to mend the graph.
     """
     graph = shards.graph
     return {
@@ -88,7 +88,7 @@ def entry_of(history: Sequence[Mapping[str, Any]], round: int) -> Mapping[str, A
 
 
 def thin_history(history: Sequence[Mapping[str, Any]]) -> dict[str, list[float | None]]:
-    """A history as columns with few digits: small enough to stand beside a record, for curves."""
+    """A history as columns with few digits: small enough to be stored with a record, for curves."""
 
     def column(digits: int, *path: str) -> list[float | None]:
         values = (_at(entry, path) for entry in history)
@@ -122,22 +122,22 @@ def versions() -> dict[str, str]:
 
 
 def _own_version(method: str) -> dict[str, str]:
-    """Of a method of somebody's own, whose file may change from run to run."""
+    """The fingerprint of a user's own method, whose file may change from run to run."""
     own = fingerprint(method)
     return {} if own is None else {"method": own}
 
 
 def is_of_today(record: Record) -> bool:
-    """Whether the method is still the one that was run, as far as its own file tells."""
+    """Whether the method is still the one that was run, judged by its file."""
     return bool(record.get("versions", {}).get("method") == fingerprint(record.get("method", "")))
 
 
 def _processor() -> str:
-    """What BLAS takes the processor for: on another kind it adds up in another order."""
+    """The kind of processor as BLAS sees it; on another kind, sums are taken in another order."""
     kinds = {found.get("architecture") for found in threadpool_info()} - {None}
     return ", ".join(sorted(kinds)) or platform.machine()
 
 
 def without_times(record: Record) -> Record:
-    """The part of a record that the same spec always gives again."""
+    """The part of a record that is the same whenever the same spec is run."""
     return {key: value for key, value in record.items() if key != "seconds"}

@@ -1,4 +1,4 @@
-"""What a run gives back to whoever called it."""
+"""The result of a run, as Python users get it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,9 +30,9 @@ class Result:
         spec: what was run.
         record: what ``record.json`` holds.
         history: one entry for each round.
-        models: the classifiers at the best validation round; one, or one a client for ``local``.
-        clients: by number, what each client has beside the classifier: how its subgraph was mended
-            when the best classifier was scored, and its generator.
+        models: the classifiers at the best validation round: one, or for ``local`` one per client.
+        clients: by number, what each client has besides the classifier: how its subgraph was
+            mended when the best classifier was scored, and its generator.
         events_by_client: what each client's privacy mechanisms did, and everything that left it.
     """
 
@@ -74,7 +74,7 @@ class Result:
 
     @property
     def privacy(self) -> dict[str, Any]:
-        """What is promised about the data of the clients."""
+        """What is promised about the clients' data."""
         return dict(self.record["privacy"])
 
     @property
@@ -86,8 +86,8 @@ class Result:
     def generators(self) -> list[Weights]:
         """Each client's generator, for methods that have one.
 
-        Of the round that the models are from; of the last round where ``clients[i].mending`` is
-        None: earlier versions kept no others.
+        They are from the same round as the models; from the last round if ``clients[i].mending``
+        is None, because earlier versions kept no others.
         """
         parts = [self.clients[client] for client in sorted(self.clients)]
         return [part.generator for part in parts if part.generator]
@@ -97,13 +97,13 @@ class Result:
         """The one classifier of the run.
 
         Raises:
-            InputError: the method gives every client its own; see :attr:`models`.
+            InputError: every client has its own; see :attr:`models`.
         """
         if not self.models:
             raise InputError(f"the classifiers of {self.spec.method} stayed with the silos")
         if len(self.models) != 1:
             raise InputError(
-                f"{self.spec.method} trains {len(self.models)} classifiers, one a client; "
+                f"{self.spec.method} trains {len(self.models)} classifiers, one per client; "
                 "take one of result.models"
             )
         return self.models[0]
@@ -119,17 +119,17 @@ class Result:
           A privacy mechanism that perturbs edges perturbs it again in the same way, since
           simulations draw from the run's seed. In the results of a real silo, whose draws are
           secret, the true graph is used.
-        - On any other graph, as it is, the client's generator generates for it. Methods that were
-          told the neighbours of the nodes they had know nothing about others.
-        - ``local`` takes the client's own classifier. With DP-SGD and a cap on occurrences, clients
-          score without edges.
+        - On any other graph, the client's generator generates neighbours for it. Methods without
+          a generator, which received the neighbours of their own nodes, refuse other graphs.
+        - ``local`` uses the client's own classifier. With DP-SGD and a cap on occurrences, clients
+          predict without edges.
 
         Args:
             graph: with the feature columns of the run; its labels and split do not matter.
             client: whose subgraph it is, 0 to M - 1.
 
         Raises:
-            InputError: the graph does not fit, or the run did not keep what it takes.
+            InputError: the graph does not fit, or the run did not keep what is needed.
         """
         if client is None:
             return self.model.probabilities(self._with_columns(graph, self.model))

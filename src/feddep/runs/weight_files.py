@@ -1,4 +1,4 @@
-"""Weights and other arrays on the disk, as safetensors; what is read back is checked first."""
+"""Weights and other arrays on disk, as safetensors; what is read back is checked first."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,13 +20,13 @@ _BROKEN = (SafetensorError, OSError, LookupError, TypeError, ValueError)
 
 
 def write_arrays(path: Path, arrays: Arrays, about: Mapping[str, str] | None = None) -> None:
-    """Writes named arrays, and some words about them."""
+    """Writes named arrays, with metadata."""
     whole = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     write_atomically(path, save(whole, dict(about) if about else None))
 
 
 def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """The inverse of :func:`write_arrays`; whether the names and shapes fit is not checked here.
+    """The inverse of :func:`write_arrays`; names and shapes are not checked here.
 
     Raises:
         DataError: the file is missing or damaged.
@@ -38,11 +38,11 @@ def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     except FileNotFoundError:
         raise DataError(f"{path} is missing") from None
     except _BROKEN as error:
-        raise DataError(f"{path} is damaged or no safetensors file ({error})") from None
+        raise DataError(f"{path} is damaged or not a safetensors file ({error})") from None
 
 
 def write_model(path: Path, classifiers: Sequence[Arrays]) -> None:
-    """One classifier under its own names; several each under ``client-i/``."""
+    """Writes one classifier under its own names; several, each under ``client-i/``."""
     arrays = dict(classifiers[0])
     if len(classifiers) > 1:
         arrays = {}
@@ -73,7 +73,7 @@ def check_weights(path: Path, arrays: Arrays, expected: Shapes) -> None:
     """Refuses weights that are not exactly those of the model that the run trained.
 
     Raises:
-        DataError: a name is missing or too many, or a shape or type is another; it says which.
+        DataError: a name is missing or unknown, or a shape or type differs; it says which.
     """
     missing, extra = expected.keys() - arrays.keys(), arrays.keys() - expected.keys()
     if missing:
