@@ -30,7 +30,7 @@ def reproduce(
     at_once: AtOnce = None,
     folder: Folder = STUDY,
 ) -> None:
-    """Run, or go on with, the sweeps behind the paper's tables and figures.
+    """Run, or continue, the sweeps behind the paper's tables and figures.
 
     Names: data, table1, quota, table2, hops, privacy, curves, costs, pays, another sweep in
     declarations/, or all.

@@ -146,7 +146,7 @@ def test_runs_whose_training_ran_away_are_named():
     assert divergence([record("fedavg"), record("fedgnn")]) == []
     away = record("fedgnn") | {"diverged": "no number in round 7"}
     assert divergence([record("fedavg"), away, away | {"seed": 4}]) == [
-        "Training ran away and ended early, so the best round before counts: "
+        "Training diverged and ended early, so the best round before that counts: "
         "fedgnn† on cora with M = 5, seed 3; fedgnn† on cora with M = 5, seed 4."
     ]
 

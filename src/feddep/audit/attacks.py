@@ -162,7 +162,7 @@ class _Worlds:
 
     def __init__(self, known: Knowledge, client: int, pairs: Pairs) -> None:
         graph = known.graphs[client]
-        self._recipe, self._table, self._pairs = known.spec, known.tables[client], pairs
+        self._learning, self._table, self._pairs = known.spec, known.tables[client], pairs
         self._labels = torch.tensor(np.maximum(graph.labels, 0))
         self._counts = graph.mask(Part.TRAIN)
         self._without = graph
@@ -175,7 +175,7 @@ class _Worlds:
 
     def gains(self, weights: Arrays) -> Floats:
         """By how much every pair's edge lowers the loss of its ends under these weights."""
-        model = self._recipe.classifier(weights)
+        model = self._learning.classifier(weights)
 
         def losses(graph: Graph) -> Floats:
             each = cross_entropy(predict(model, graph, self._table), self._labels, reduction="none")

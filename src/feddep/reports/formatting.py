@@ -42,7 +42,8 @@ def divergence(records: Iterable[Record]) -> list[str]:
     if not found:
         return []
     return [
-        f"Training ran away and ended early, so the best round before counts: {'; '.join(found)}."
+        "Training diverged and ended early, so the best round before that counts: "
+        f"{'; '.join(found)}."
     ]
 
 

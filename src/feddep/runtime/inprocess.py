@@ -151,7 +151,7 @@ class InProcess:
     def measure(self, classifier: Arrays | None) -> "Future[list[Scores]]":
         """Scores a classifier, or each client's own, on the whole graph.
 
-        One classifier is scored by the parent while the workers go on with the next round.
+        One classifier is scored by the parent while the workers continue with the next round.
         """
         if classifier is not None and self._measuring is not None:
             return self._measuring.submit(lambda: [self._local.score(classifier)])

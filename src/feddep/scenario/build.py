@@ -185,7 +185,7 @@ def learning_spec_of(spec: RunSpec, features: int, classes: int, method: Method)
 
 
 def _data_name(dataset: str) -> str:
-    """The name of the data, which a folder's manifest tells."""
+    """The name of the data; a folder's is in its manifest."""
     folder = Path(dataset)
     if dataset in dataset_names() or format_of(folder) is None:
         return dataset
