@@ -3,12 +3,15 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 FEDERATION := tests/end_to_end/federation
+# A file stays with one worker, as its tests share what is slow to make.
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup demo check test test-federation docs reproduce bench clean
+.PHONY: help setup demo check test test-portable test-federation docs reproduce bench clean
 
 help:
 	@echo "make demo    compare training alone, FedAvg, FedDEP and the joined graph on generated data"
 	@echo "make test    lint, types, import contracts, tests"
+	@echo "make test-portable   the numeric tests as on other processors"
 	@echo "make test-federation   server and silos as real processes, and what happens when they die"
 	@echo "make docs    rebuild tables and figures of README, docs and study from stored records"
 	@echo "make reproduce   run whatever the study of the paper still lacks; can be stopped and resumed"
@@ -32,11 +35,15 @@ check: setup
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/pytest -n 2 --dist loadfile --ignore $(FEDERATION) --cov --cov-report=term:skip-covered --cov-fail-under=90
+	$(BIN)/pytest $(PARALLEL) --ignore $(FEDERATION) --cov --cov-report=term:skip-covered --cov-fail-under=90
+
+# The numeric tests as on processors with other instructions; part of `make test`, too.
+test-portable: setup
+	$(BIN)/pytest tests/end_to_end/test_other_processors.py -n 2
 
 # Much of it is waiting, for processes to start and for heartbeats to stop.
 test-federation: setup .venv/.simulation
-	$(BIN)/pytest $(FEDERATION) -v --durations=0 -n 2 --dist loadfile
+	$(BIN)/pytest $(FEDERATION) -v --durations=0 $(PARALLEL)
 
 .venv/.simulation: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --editable '.[flower-sim]'

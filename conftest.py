@@ -21,6 +21,13 @@ settings.register_profile("repeatable", derandomize=True, deadline=None, databas
 settings.load_profile("repeatable")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With several workers slow tests come first, or one of them would be left with the last."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, **_: Any) -> None:
     """Says how many tests were skipped, and what they would have needed."""
     for line in summary(terminalreporter.stats.get("skipped", ())):
