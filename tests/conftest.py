@@ -40,7 +40,7 @@ def odd_shards(small_shards: "Shards") -> "Shards":
 
 
 @pytest.fixture(scope="session")
-def small_recipe(small_graph: "Graph") -> "LearningSpec":
+def small_spec(small_graph: "Graph") -> "LearningSpec":
     """A narrow model and three rounds for the small graph."""
     from feddep.learning.spec import LearningSpec, TrainingSpec
     from feddep.models.sage import ModelSpec

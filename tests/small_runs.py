@@ -35,7 +35,7 @@ def spec_of(method: Method, shards: Shards, **settings: Any) -> RunSpec:
     return RunSpec().with_settings(given | dict(method.settings))
 
 
-def host_of(method: Method, shards: Shards, **settings: Any) -> ClientPool:
+def pool_of(method: Method, shards: Shards, **settings: Any) -> ClientPool:
     """All clients of a small run."""
     spec = learning_spec_for(spec_of(method, shards, **settings), shards.graph, method)
     graphs = dict(enumerate(client_graphs(shards, method)))
@@ -43,30 +43,30 @@ def host_of(method: Method, shards: Shards, **settings: Any) -> ClientPool:
 
 
 def carry_out(
-    host: ClientPool,
+    pool: ClientPool,
     shards: Shards,
     transport: Transport,
     after_round: Callable[..., None] = lambda *_: None,
 ) -> Progress:
     """The run of these clients from its beginning to its end."""
-    method, start = host.method, Progress(state=initial_server_state(shards, host.method))
-    clients = len(host.graphs)
-    return run_phases(method.phases, host.spec, clients, transport, start, after_round)
+    method, start = pool.method, Progress(state=initial_server_state(shards, pool.method))
+    clients = len(pool.graphs)
+    return run_phases(method.phases, pool.spec, clients, transport, start, after_round)
 
 
-def messages_of(host: ClientPool, shards: Shards) -> list[tuple[Request, Reply]]:
+def messages_of(pool: ClientPool, shards: Shards) -> list[tuple[Request, Reply]]:
     """Every request of the run with its reply."""
-    wire = _Wire(host)
-    carry_out(host, shards, wire)
+    wire = _Wire(pool)
+    carry_out(pool, shards, wire)
     return wire.said
 
 
 @dataclass
 class _Wire:
-    host: ClientPool
+    pool: ClientPool
     said: list[tuple[Request, Reply]] = field(default_factory=list)
 
     def exchange(self, requests: Sequence[Request]) -> list[Reply]:
-        replies = self.host.handle(requests)
+        replies = self.pool.handle(requests)
         self.said += zip(requests, replies, strict=True)
         return replies

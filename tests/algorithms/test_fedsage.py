@@ -78,14 +78,14 @@ def test_so_it_does_with_what_a_run_has_generated(small_shards, client):
     settings |= {"generator.epochs": 1, "generator.slots": 2} | METHOD.settings
     spec = RunSpec().with_settings(settings | settings_of(small_shards))
     learning = learning_spec_for(spec, small_shards.graph, METHOD)
-    host = ClientPool(
+    pool = ClientPool(
         METHOD, learning, CPU, dict(enumerate(small_shards)), lambda: small_shards.graph
     )
     phases = METHOD.phases[:-1]
-    transport = type("Clients", (), {"exchange": staticmethod(host.handle)})()
+    transport = type("Clients", (), {"exchange": staticmethod(pool.handle)})()
     run_phases(phases, learning, 3, transport, Progress(), lambda *_: None)
 
-    memory = host.states[client]
+    memory = pool.states[client]
     silo = Silo(client, small_shards[client], learning, CPU)
     got = np.unique(memory["added/links"][:, 0])
     assert len(got)

@@ -63,10 +63,10 @@ def included():
 
 @pytest.mark.parametrize(("name", "attack"), [(SUMS, SumsAttack()), (LISTS, ListsAttack())])
 def test_a_release_in_the_clear_gives_every_canary_away(
-    name, attack, small_shards, small_recipe, canaries, included
+    name, attack, small_shards, small_spec, canaries, included
 ):
     true = list(with_edges(small_shards, canaries.where(included)))
-    known = Knowledge(told(name, true, small_recipe), list(small_shards), small_recipe)
+    known = Knowledge(told(name, true, small_spec), list(small_shards), small_spec)
     assert attack.applies(known)
     scores = attack.scores(known, canaries)
     assert np.array_equal(scores > attack.threshold, included)
@@ -125,10 +125,10 @@ def test_the_loss_attack_is_the_sum_of_gains_that_the_docstring_says():
 
 
 def test_attackers_of_updates_do_better_than_chance_and_know_when_they_have_nothing(
-    small_shards, small_recipe
+    small_shards, small_spec
 ):
     graphs = list(small_shards)
-    silent = Knowledge(Recorder(None), graphs, small_recipe)
+    silent = Knowledge(Recorder(None), graphs, small_spec)
     assert not any(attack.applies(silent) for attack in ATTACKS.values())
 
     aucs = []
@@ -137,20 +137,20 @@ def test_attackers_of_updates_do_better_than_chance_and_know_when_they_have_noth
         included = np.random.default_rng(10 + seed).random(36) < 0.5
         planted = with_edges(small_shards, canaries.where(included))
         method = find_method("fedavg")
-        with InProcess(planted, method, small_recipe) as runtime:
+        with InProcess(planted, method, small_spec) as runtime:
             recorder = Recorder(runtime)
             start = Progress()
-            run_phases(method.phases, small_recipe, 3, recorder, start, lambda *_: None)
-        known = Knowledge(recorder, graphs, small_recipe)
+            run_phases(method.phases, small_spec, 3, recorder, start, lambda *_: None)
+        known = Knowledge(recorder, graphs, small_spec)
         aucs.append(roc_auc_score(included, UpdatesAttack().scores(known, canaries)))
     assert np.mean(aucs) > 0.6
 
 
-def test_a_release_changes_nothing_else_in_a_run(small_shards, small_recipe):
+def test_a_release_changes_nothing_else_in_a_run(small_shards, small_spec):
     def last_weights(method):
-        with InProcess(small_shards, method, small_recipe) as runtime:
+        with InProcess(small_shards, method, small_spec) as runtime:
             recorder = Recorder(runtime)
-            run_phases(method.phases, small_recipe, 3, recorder, Progress(), lambda *_: None)
+            run_phases(method.phases, small_spec, 3, recorder, Progress(), lambda *_: None)
         return [reply.arrays for reply in recorder.of_phase("averaging")][-4]
 
     plain = last_weights(find_method("fedavg"))

@@ -25,13 +25,13 @@ def test_alike_or_lonely_nodes_do_not_divide_by_zero():
     assert nearness(np.ones((1, 2)), np.ones((1, 2))).tolist() == [0]
 
 
-def test_embeddings_are_the_ones_behind_the_prototypes(small_shards, small_recipe):
-    silo = Silo(0, small_shards[0], small_recipe, torch.device("cpu"))
+def test_embeddings_are_the_ones_behind_the_prototypes(small_shards, small_spec):
+    silo = Silo(0, small_shards[0], small_spec, torch.device("cpu"))
     embeddings, _ = local_embeddings(silo)
-    released = find_prototypes(embeddings, small_recipe.embedding, 0)
+    released = find_prototypes(embeddings, small_spec.embedding, 0)
     found = invert(released.centres, released.cluster, silo)
     assert found.sizes.sum() == silo.graph.nodes
-    assert found.sizes.min() >= small_recipe.embedding.smallest
+    assert found.sizes.min() >= small_spec.embedding.smallest
     for number, ratio in enumerate(found.ratios):
         inside = embeddings[released.cluster == number]
         scale = np.abs(inside).mean(axis=0)

@@ -12,7 +12,7 @@ from feddep.algorithms import METHODS, find_method
 from feddep.deployment.protocol.agreement import expected_of
 from feddep.federation.inspection import inspect_reply, inspect_request, without_long_gradients
 from feddep.federation.messages import group_of
-from small_runs import host_of, messages_of
+from small_runs import messages_of, pool_of
 
 
 def inspected(shards, method, **settings):
@@ -20,15 +20,15 @@ def inspected(shards, method, **settings):
 
     They allow less than the package does: no honest message comes near its bounds.
     """
-    host = host_of(find_method(method), shards, **settings)
+    pool = pool_of(find_method(method), shards, **settings)
     servers = replace(
-        expected_of(host.method, host.spec, shards.graph.nodes),
+        expected_of(pool.method, pool.spec, shards.graph.nodes),
         largest_bytes=2**20,
         largest_norm=100.0,
     )
-    said = messages_of(host, shards)
+    said = messages_of(pool, shards)
     for request, reply in said:
-        of_client = replace(servers, nodes=host.graphs[request.client].nodes)
+        of_client = replace(servers, nodes=pool.graphs[request.client].nodes)
         inspect_request(request, of_client)
         inspect_reply(reply, request, of_client)
         assert without_long_gradients(reply, request, of_client) is reply

@@ -145,8 +145,8 @@ class TestStopping:
 @pytest.fixture(scope="module")
 def messages(method, small_shards):
     """Every request of a run with its reply."""
-    host = small_runs.host_of(method, small_shards, **ROUNDS)
-    return small_runs.messages_of(host, small_shards)
+    pool = small_runs.pool_of(method, small_shards, **ROUNDS)
+    return small_runs.messages_of(pool, small_shards)
 
 
 class TestTraffic:

@@ -317,7 +317,7 @@ class TestPlannedPrice:
         for graph in (small_graph, small_graph.with_edges([])):
             assert self.price(graph, "fedavg", privacy__mechanism="one-shot") == NOTHING
 
-    def test_who_sends_nothing_pays_nothing(self, small_graph, small_recipe):
+    def test_who_sends_nothing_pays_nothing(self, small_graph, small_spec):
         silent = replace(METHODS["fedavg"], phases=())
-        found = planned_price(RunSpec(), silent, small_recipe, small_graph)
+        found = planned_price(RunSpec(), silent, small_spec, small_graph)
         assert found == Guarantee(0.0, 0.0, "holds")

@@ -41,7 +41,7 @@ def test_the_readme_s_commands_run_in_order(folder):
         assert run(in_this_environment(line), folder).strip(), f"{line} printed nothing"
 
 
-def test_the_demo_s_recipe_compares_the_methods_and_writes_a_report(folder):
+def test_the_demo_s_command_compares_the_methods_and_writes_a_report(folder):
     assert "make demo" in COMMANDS
     makefile = (ROOT / "Makefile").read_text()
     (spec,) = re.findall(r"^\t\$\(BIN\)/(feddep compare .*)$", makefile, flags=re.MULTILINE)

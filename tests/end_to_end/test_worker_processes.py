@@ -20,14 +20,14 @@ FEDAVG = METHODS["fedavg"]
 
 
 @pytest.fixture(scope="module")
-def alone(small_shards, small_recipe):
+def alone(small_shards, small_spec):
     """FedAvg in this process."""
-    with InProcess(small_shards, FEDAVG, small_recipe, workers=1, device="cpu") as runtime:
+    with InProcess(small_shards, FEDAVG, small_spec, workers=1, device="cpu") as runtime:
         yield runtime
 
 
 @pytest.fixture(scope="module")
-def processes(small_shards, small_recipe, tmp_path_factory):
+def processes(small_shards, small_spec, tmp_path_factory):
     """FedAvg in two real worker processes; starting them takes seconds, so once for all tests.
 
     They start in a user's folder, with a script that has the name of a standard module in it.
@@ -37,7 +37,7 @@ def processes(small_shards, small_recipe, tmp_path_factory):
     with ExitStack() as stack:
         with chdir(folder), pytest.MonkeyPatch.context() as patch:
             patch.setattr(inprocess, "subprocess", SimpleNamespace(Popen=start))
-            runtime = InProcess(small_shards, FEDAVG, small_recipe, workers=2, device="cpu")
+            runtime = InProcess(small_shards, FEDAVG, small_spec, workers=2, device="cpu")
             stack.enter_context(runtime)
         yield runtime
     STARTED.clear()
@@ -65,12 +65,12 @@ def fedavg(runtime, spec):
     return group(end.state, "classifier")
 
 
-def test_two_processes_learn_what_one_learns(processes, alone, small_recipe):
-    assert same(fedavg(processes, small_recipe), fedavg(alone, small_recipe))
+def test_two_processes_learn_what_one_learns(processes, alone, small_spec):
+    assert same(fedavg(processes, small_spec), fedavg(alone, small_spec))
 
 
-def test_replies_come_in_the_order_of_the_requests(processes, alone, small_recipe):
-    arrays = initial(small_recipe)
+def test_replies_come_in_the_order_of_the_requests(processes, alone, small_spec):
+    arrays = initial(small_spec)
     asked = [(2, 0), (0, 1), (1, 0), (0, 0)]
     requests = [Request(c, "averaging", "train", r, arrays) for c, r in asked]
     found, expected = (runtime.exchange(requests) for runtime in (processes, alone))
@@ -80,22 +80,22 @@ def test_replies_come_in_the_order_of_the_requests(processes, alone, small_recip
         assert one.metrics == other.metrics
 
 
-def test_some_clients_can_be_asked_alone(processes, small_recipe):
-    request = Request(1, "averaging", "score", 0, initial(small_recipe))
+def test_some_clients_can_be_asked_alone(processes, small_spec):
+    request = Request(1, "averaging", "score", 0, initial(small_spec))
     assert [reply.client for reply in processes.exchange([request])] == [1]
 
 
-def test_an_error_comes_back_with_its_type_and_its_words(processes, small_recipe):
+def test_an_error_comes_back_with_its_type_and_its_words(processes, small_spec):
     with pytest.raises(InputError, match="unknown phase 'gossip'; known: averaging"):
         processes.exchange([Request(client, "gossip", "x", 0) for client in range(3)])
     # And the workers go on.
-    arrays = initial(small_recipe)
+    arrays = initial(small_spec)
     requests = [Request(client, "averaging", "score", 0, arrays) for client in range(3)]
     assert [reply.client for reply in processes.exchange(requests)] == [0, 1, 2]
 
 
-def test_one_classifier_is_scored_while_the_workers_go_on(processes, alone, small_recipe):
-    weights = to_arrays(small_recipe.classifier())
+def test_one_classifier_is_scored_while_the_workers_go_on(processes, alone, small_spec):
+    weights = to_arrays(small_spec.classifier())
     assert processes.measure(weights).result() == alone.measure(weights).result()
 
 

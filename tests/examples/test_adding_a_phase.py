@@ -30,7 +30,7 @@ from feddep.runs.folder import RunFolder
 from feddep.runtime.envelope import Envelope
 from feddep.scenario.build import learning_spec_for
 from feddep.scenario.spec import RunSpec
-from small_runs import host_of, messages_of, spec_of
+from small_runs import messages_of, pool_of, spec_of
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs/adding_a_method.md").read_text()
@@ -60,14 +60,14 @@ def test_it_imports_from_one_place_only():
 
 
 def test_the_classifier_starts_from_the_class_shares(module, small_shards):
-    host = host_of(find_method(NAME), small_shards)
-    said = messages_of(host, small_shards)
+    pool = pool_of(find_method(NAME), small_shards)
+    said = messages_of(pool, small_shards)
     graph = small_shards.graph
     training = np.bincount(graph.labels[graph.members(Part.TRAIN)], minlength=graph.classes)
     counts = sum(reply.arrays["class_counts"] for request, reply in said if request.step == "count")
     assert counts.tolist() == training.tolist()
     first = next(request for request, _ in said if request.step == "train")
-    bias = first.arrays[f"classifier/convolutions.{host.spec.model.layers - 1}.bias"]
+    bias = first.arrays[f"classifier/convolutions.{pool.spec.model.layers - 1}.bias"]
     assert np.array_equal(bias, np.log(module._shares(training)))
     skews = [reply.metrics["skew"] for request, reply in said if request.step == "compare"]
     assert len(skews) == 3
@@ -83,8 +83,8 @@ def test_it_is_metered(small_shards):
 
 @pytest.fixture
 def expected(small_shards):
-    host = host_of(find_method(NAME), small_shards)
-    return expected_of(host.method, host.spec, small_shards.graph.nodes)
+    pool = pool_of(find_method(NAME), small_shards)
+    return expected_of(pool.method, pool.spec, small_shards.graph.nodes)
 
 
 COUNT = Request(0, "class_shares", "count", 0)
@@ -237,6 +237,6 @@ def test_a_silo_refuses_a_step_that_nobody_declared(small_shards):
 
 
 def test_so_does_a_client_in_process(small_shards):
-    host = host_of(find_method(NAME), small_shards)
+    pool = pool_of(find_method(NAME), small_shards)
     with pytest.raises(InputError, match="unknown step of phase class_shares"):
-        host.handle([Request(0, "class_shares", "recount", 0)])
+        pool.handle([Request(0, "class_shares", "recount", 0)])

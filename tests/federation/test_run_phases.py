@@ -79,7 +79,7 @@ def test_phases_and_rounds_come_in_order():
     assert (end.phase, end.round, float(end.state["total"])) == (3, 0, 105.0)
 
 
-def test_the_recipe_decides_the_number_of_rounds():
+def test_the_spec_decides_the_number_of_rounds():
     _, notes, _ = run(spec=2)
     assert [note[0] for note in notes] == ["one"] * 4 + ["two"] * 6
 

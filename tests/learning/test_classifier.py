@@ -14,8 +14,8 @@ from feddep.models.weights import to_arrays
 
 
 @pytest.fixture(scope="module")
-def classifier(small_recipe):
-    return Classifier(small_recipe, to_arrays(small_recipe.classifier()))
+def classifier(small_spec):
+    return Classifier(small_spec, to_arrays(small_spec.classifier()))
 
 
 def test_probabilities_are_the_softmax_of_the_scores(classifier, small_graph):

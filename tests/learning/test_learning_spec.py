@@ -16,47 +16,47 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
-def silos(small_shards, small_recipe):
-    return [Silo(i, graph, small_recipe, CPU) for i, graph in enumerate(small_shards)]
+def silos(small_shards, small_spec):
+    return [Silo(i, graph, small_spec, CPU) for i, graph in enumerate(small_shards)]
 
 
 def same(one, other):
     return all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
 
 
-def test_all_parties_start_from_the_same_weights(silos, small_recipe):
+def test_all_parties_start_from_the_same_weights(silos, small_spec):
     for silo in silos:
-        assert same(silo.classifier(), small_recipe.classifier())
+        assert same(silo.classifier(), small_spec.classifier())
 
 
-def test_the_seed_decides_the_initial_weights(small_recipe):
-    other = replace(small_recipe, seed=1)
-    assert not same(small_recipe.classifier(), other.classifier())
+def test_the_seed_decides_the_initial_weights(small_spec):
+    other = replace(small_spec, seed=1)
+    assert not same(small_spec.classifier(), other.classifier())
 
 
-def test_every_classifier_is_a_new_one(small_recipe):
-    one, other = small_recipe.classifier(), small_recipe.classifier()
+def test_every_classifier_is_a_new_one(small_spec):
+    one, other = small_spec.classifier(), small_spec.classifier()
     with torch.no_grad():
         one.features.zero_()
     assert not (other.features == 0).any()
 
 
-def test_given_weights_are_taken(silos, small_recipe):
-    weights = {name: a + 1 for name, a in to_arrays(small_recipe.classifier()).items()}
+def test_given_weights_are_taken(silos, small_spec):
+    weights = {name: a + 1 for name, a in to_arrays(small_spec.classifier()).items()}
     found = to_arrays(silos[0].classifier(weights))
     assert all(np.array_equal(found[name], weights[name]) for name in weights)
 
 
-def test_no_weights_at_all_are_refused_and_not_taken_for_the_initial_ones(small_recipe):
+def test_no_weights_at_all_are_refused_and_not_taken_for_the_initial_ones(small_spec):
     with pytest.raises(InputError, match="expected weights"):
-        small_recipe.classifier({})
+        small_spec.classifier({})
 
 
-def test_the_shape_follows_the_model_spec(small_recipe):
-    spec = replace(small_recipe.model, hidden=5, layers=3, form="closed")
+def test_the_shape_follows_the_model_spec(small_spec):
+    spec = replace(small_spec.model, hidden=5, layers=3, form="closed")
     shapes = {
         name: array.shape
-        for name, array in to_arrays(replace(small_recipe, model=spec).classifier()).items()
+        for name, array in to_arrays(replace(small_spec, model=spec).classifier()).items()
     }
     assert shapes["features"] == (60, 5)
     assert shapes["convolutions.0.neighbours"] == shapes["convolutions.1.neighbours"] == (5, 5)
@@ -67,8 +67,8 @@ def test_every_party_has_random_streams_of_its_own(silos):
     assert len({silo.seeds.integer("sampling") for silo in silos}) == len(silos)
 
 
-def test_streams_depend_on_the_run_s_seed(silos, small_recipe):
-    other = Silo(0, silos[0].graph, replace(small_recipe, seed=1), CPU)
+def test_streams_depend_on_the_run_s_seed(silos, small_spec):
+    other = Silo(0, silos[0].graph, replace(small_spec, seed=1), CPU)
     assert other.seeds.integer("sampling") != silos[0].seeds.integer("sampling")
 
 
@@ -108,16 +108,16 @@ def test_another_secret_epsilon_or_graph_has_noise_of_its_own(small_graph):
     assert len(draws) == 4
 
 
-def test_the_same_run_s_name_with_another_recipe_is_another_run(small_graph):
+def test_the_same_run_s_name_with_another_spec_is_another_run(small_graph):
     one, other = (noisy_silo(small_graph, Secret(7, "run"), e) for e in (1.0, 2.0))
     assert one.seeds.integer("x") != other.seeds.integer("x")
 
 
-def test_with_a_secret_other_content_gets_other_noise(small_graph, small_recipe):
+def test_with_a_secret_other_content_gets_other_noise(small_graph, small_spec):
     content = {"a": np.zeros(3, np.float32)}
     more = {"a": np.ones(3, np.float32)}
     for secret, differ in ((Secret(7, "run"), True), (None, False)):
-        silo = open_silo(0, small_graph, small_recipe, CPU, secret)
+        silo = open_silo(0, small_graph, small_spec, CPU, secret)
         draws = [silo.noise(silo.seeds, "n", what).random() for what in (content, content, more)]
         assert draws[0] == draws[1]
         assert (draws[0] != draws[2]) is differ

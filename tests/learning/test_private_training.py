@@ -33,8 +33,8 @@ CAPPED = PrivacySpec(mechanism="dp-sgd", occurrences=2, noise=1.0)
 
 
 @pytest.fixture(scope="module")
-def silo(small_shards, small_recipe):
-    spec = replace(small_recipe, privacy=CAPPED, embedding=EmbeddingSpec(width=6, epochs=1))
+def silo(small_shards, small_spec):
+    spec = replace(small_spec, privacy=CAPPED, embedding=EmbeddingSpec(width=6, epochs=1))
     return Silo(0, small_shards[0], spec, CPU)
 
 

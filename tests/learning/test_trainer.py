@@ -25,8 +25,8 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
-def silo(small_shards, small_recipe):
-    return Silo(0, small_shards[0], small_recipe, CPU)
+def silo(small_shards, small_spec):
+    return Silo(0, small_shards[0], small_spec, CPU)
 
 
 def trained(silo, seed=0, rounds=1):

@@ -39,14 +39,14 @@ class Direct:
 
 
 @pytest.fixture(scope="module")
-def silos(small_shards, small_recipe):
+def silos(small_shards, small_spec):
     """Three clients: one with many training nodes, one with eight, one with none."""
     graphs = list(small_shards)
     few, none = (g.split.copy() for g in graphs[1:])
     few[graphs[1].members(Part.TRAIN)[8:]] = Part.NONE
     none[graphs[2].members(Part.TRAIN)] = Part.NONE
     graphs[1:] = graphs[1].with_split(few), graphs[2].with_split(none)
-    return [Silo(i, graph, small_recipe, CPU) for i, graph in enumerate(graphs)]
+    return [Silo(i, graph, small_spec, CPU) for i, graph in enumerate(graphs)]
 
 
 def counts(silos):

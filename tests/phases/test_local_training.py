@@ -19,8 +19,8 @@ PHASE = LocalTraining()
 
 
 @pytest.fixture(scope="module")
-def silo(small_shards, small_recipe):
-    return Silo(1, small_shards[1], small_recipe, torch.device("cpu"))
+def silo(small_shards, small_spec):
+    return Silo(1, small_shards[1], small_spec, torch.device("cpu"))
 
 
 def same(one, other):
@@ -65,7 +65,7 @@ def test_the_memory_is_a_new_value_and_keeps_what_else_it_held(silo):
     assert after["prototypes"] is before["prototypes"]
 
 
-def test_the_server_sends_nothing_and_reports_what_it_heard(small_recipe):
+def test_the_server_sends_nothing_and_reports_what_it_heard(small_spec):
     asked = []
 
     def send(requests):
@@ -77,7 +77,7 @@ def test_the_server_sends_nothing_and_reports_what_it_heard(small_recipe):
         ]
 
     ask = Ask(2, "local_training", 1, send)
-    state, report = PHASE.serve(small_recipe, ask, {"kept": np.ones(1)})
+    state, report = PHASE.serve(small_spec, ask, {"kept": np.ones(1)})
     assert [(r.client, r.step, r.round, r.arrays) for r in asked] == [
         (0, "train", 1, {}),
         (1, "train", 1, {}),
@@ -88,5 +88,5 @@ def test_the_server_sends_nothing_and_reports_what_it_heard(small_recipe):
     assert report.metrics == {"silo_val": 0.5, "silo_test": 0.75, "loss": 0.5}
 
 
-def test_it_trains_as_many_rounds_as_the_federated_methods(small_recipe):
-    assert PHASE.rounds(small_recipe) == small_recipe.training.rounds
+def test_it_trains_as_many_rounds_as_the_federated_methods(small_spec):
+    assert PHASE.rounds(small_spec) == small_spec.training.rounds

@@ -12,7 +12,7 @@ from feddep.federation.messages import group
 from feddep.federation.metering import Meter
 from feddep.graph.graph import Part
 from feddep.learning.mending import mean_of
-from small_runs import carry_out, host_of
+from small_runs import carry_out, pool_of
 
 STEPS = {
     "local": ["local_training/train"],
@@ -82,12 +82,12 @@ class Run:
     def __init__(
         self, shards, method, step=None, *, away=(0,), asleep=True, round=0, settings=None
     ):
-        self.host = host_of(find_method(method), shards, **(settings or {}))
+        self.pool = pool_of(find_method(method), shards, **(settings or {}))
         self.gap, self.asleep = (step, round, set(away)), asleep
         self.said, self.reports = [], []
         self.meter = Meter(self)
         self.end = carry_out(
-            self.host,
+            self.pool,
             shards,
             self.meter,
             lambda phase, report, progress: self.reports.append(report),
@@ -98,7 +98,7 @@ class Run:
         first = requests[0]
         gone = away if (f"{first.phase}/{first.step}", first.round) == (step, round) else set()
         asked = [r for r in requests if not (self.asleep and r.client in gone)]
-        replies = [reply for reply in self.host.handle(asked) if reply.client not in gone]
+        replies = [reply for reply in self.pool.handle(asked) if reply.client not in gone]
         self.said.append((first.phase, first.step, first.round, requests, replies))
         return replies
 
@@ -111,7 +111,7 @@ class Run:
     def weights(self):
         """The server's classifier, or all the clients' own."""
         server = group(self.end.state, "classifier")
-        own = [group(state, "classifier") for state in self.host.states.values()]
+        own = [group(state, "classifier") for state in self.pool.states.values()]
         return [server] if server else own
 
 
@@ -297,7 +297,7 @@ class TestWhatIsLeftOut:
         requests, _ = found.of("code_graph", "receive")
         assert [set(request.arrays) for request in requests] == [set(), *[{"neighbours"}] * 2]
         assert len(requests[1].arrays["neighbours"]) == small_shards[1].nodes
-        assert "missing_embeddings" not in found.host.states[0]
+        assert "missing_embeddings" not in found.pool.states[0]
 
     @pytest.mark.parametrize(
         ("method", "phase", "group_name"),
@@ -313,8 +313,8 @@ class TestWhatIsLeftOut:
             assert request.arrays["nodes"].tolist() == rows[:, 0].tolist()
             for row, (_, other, node) in zip(request.arrays["neighbours"], rows, strict=True):
                 assert np.array_equal(row, shown[other][asked[other].tolist().index(node)])
-        state, own = found.host.states[2], found.of(phase, "receive")[0][2].arrays
-        silo = found.host.clients[2].silo
+        state, own = found.pool.states[2], found.of(phase, "receive")[0][2].arrays
+        silo = found.pool.clients[2].silo
         assert np.array_equal(
             state["missing_embeddings"], mean_of(own["nodes"], own["neighbours"], silo)
         )
@@ -343,13 +343,13 @@ class TestThoseWhoWereAway:
     )
     def test_know_no_neighbours_and_learn_with_none(self, small_shards, method, step):
         found = Run(small_shards, method, step, settings=NEVER_AGAIN)
-        assert "missing_embeddings" not in found.host.states[0]
-        assert "missing_embeddings" in found.host.states[1]
+        assert "missing_embeddings" not in found.pool.states[0]
+        assert "missing_embeddings" in found.pool.states[1]
         last = [said for said in found.said if said[:2] == ("averaging", "train")][-1]
         assert [reply.client for reply in last[4]] == [0, 1, 2]
         assert not same(found.weights, Run(small_shards, method, settings=NEVER_AGAIN).weights)
 
     def test_have_no_new_nodes(self, small_shards):
         found = Run(small_shards, "fedgnn", "neighbour_expansion/receive")
-        assert "added/links" not in found.host.states[0]
-        assert "added/links" in found.host.states[1]
+        assert "added/links" not in found.pool.states[0]
+        assert "added/links" in found.pool.states[1]

@@ -70,8 +70,8 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def run(small_shards, small_recipe):
-    return Run(small_shards, small_recipe)
+def run(small_shards, small_spec):
+    return Run(small_shards, small_spec)
 
 
 def same(one, other):
@@ -186,31 +186,31 @@ class TestMemory:
             assert silo.prepared == {}
 
 
-def test_pulls_reach_the_generator(small_shards, small_recipe, run):
+def test_pulls_reach_the_generator(small_shards, small_spec, run):
     """The same clients without each other train to other weights."""
-    alone = Run([small_shards[0]], small_recipe)
+    alone = Run([small_shards[0]], small_spec)
     with_others, without = (group(found.after[1][0], "generator")["rows"] for found in (run, alone))
     assert np.abs(with_others - without).max() > 1e-3 * np.abs(without).max()  # no rounding
 
 
-def test_a_client_alone_generates_from_its_own_graph(small_shards, small_recipe):
-    alone = Run([small_shards[0]], small_recipe)
+def test_a_client_alone_generates_from_its_own_graph(small_shards, small_spec):
+    alone = Run([small_shards[0]], small_spec)
     assert [request.arrays for request, _ in alone.clients.of("compare")] == [{}]
     assert len(alone.after[-1][0]["added/links"]) > 0
 
 
-def test_without_epochs_nodes_are_added_all_the_same(small_shards: Shards, small_recipe):
-    found = Run(small_shards, small_recipe, epochs=0)
+def test_without_epochs_nodes_are_added_all_the_same(small_shards: Shards, small_spec):
+    found = Run(small_shards, small_spec, epochs=0)
     assert all("added/links" in state for state in found.after[-1])
 
 
 @pytest.mark.parametrize(("room", "exchanges"), [(1, 3), (30_000, 2), (1 << 30, 1)])
 def test_many_generators_are_compared_a_few_at_a_time(
-    small_shards, small_recipe, run, monkeypatch, room, exchanges
+    small_shards, small_spec, run, monkeypatch, room, exchanges
 ):
     """One takes about 3 · 4.9 kB of gradients; the outcome is the same, and so are the bytes."""
     monkeypatch.setattr(neighgen_phase, "_ROOM", room)
-    found = Run(small_shards, small_recipe)
+    found = Run(small_shards, small_spec)
     assert len(found.clients.of("compare")) == 3 * exchanges
     assert all(same(a, b) for a, b in zip(found.after[-1], run.after[-1], strict=True))
     assert found.meter.counts() == run.meter.counts()

@@ -57,8 +57,8 @@ class Conversation:
 
 
 @pytest.fixture(scope="module")
-def warm(small_shards, small_recipe):
-    return Conversation(small_shards, small_recipe, warm_start=True)
+def warm(small_shards, small_spec):
+    return Conversation(small_shards, small_spec, warm_start=True)
 
 
 SHARED = [
@@ -88,18 +88,18 @@ def test_everything_else_starts_as_ever(warm):
     assert all(np.array_equal(start[name], initial[name]) for name in others)
 
 
-def test_the_last_convolution_is_not_shared_even_if_it_happens_to_fit(small_shards, small_recipe):
-    classes = small_recipe.classes
-    found = Conversation(small_shards, small_recipe, warm_start=True, width=classes)
+def test_the_last_convolution_is_not_shared_even_if_it_happens_to_fit(small_shards, small_spec):
+    classes = small_spec.classes
+    found = Conversation(small_shards, small_spec, warm_start=True, width=classes)
     start = group(found.state, "classifier")
     name = "convolutions.1.neighbours"
     assert local_embeddings(found.silos[0])[1][name].shape == start[name].shape
     assert np.array_equal(start[name], to_arrays(found.spec.classifier())[name])
 
 
-def test_what_has_another_shape_is_not_shared(small_shards, small_recipe):
+def test_what_has_another_shape_is_not_shared(small_shards, small_spec):
     # One convolution of the local GNN, to width 6, where F has one from 8 to 8.
-    found = Conversation(small_shards, small_recipe, warm_start=True, depth=1)
+    found = Conversation(small_shards, small_spec, warm_start=True, depth=1)
     start, initial = group(found.state, "classifier"), to_arrays(found.spec.classifier())
     changed = {name for name in initial if not np.array_equal(start[name], initial[name])}
     assert changed == {"features", "bias"}
@@ -127,20 +127,20 @@ def test_averaging_goes_on_from_there(warm):
         assert all(np.array_equal(arrays[name], start[name]) for name in start)
 
 
-def test_embeddings_are_the_same_with_and_without(warm, small_shards, small_recipe):
-    cold = Conversation(small_shards, small_recipe)
+def test_embeddings_are_the_same_with_and_without(warm, small_shards, small_spec):
+    cold = Conversation(small_shards, small_spec)
     for one, other in zip(warm.states, cold.states, strict=True):
         assert np.array_equal(one["embeddings"], other["embeddings"])
 
 
-def test_by_default_nothing_is_sent_and_the_server_learns_nothing(small_shards, small_recipe):
-    cold = Conversation(small_shards, small_recipe)
+def test_by_default_nothing_is_sent_and_the_server_learns_nothing(small_shards, small_spec):
+    cold = Conversation(small_shards, small_spec)
     assert cold.state.keys() == {"known"}
     assert all(not reply.arrays and not reply.metrics for reply in cold.replies)
     assert cold.meter.counts() == {"local_gnn": {"up_bytes": 0, "down_bytes": 0}}
 
 
-def test_without_a_local_gnn_there_is_nothing_to_start_from(small_shards, small_recipe):
-    found = Conversation(small_shards, small_recipe, warm_start=True, depth=0)
+def test_without_a_local_gnn_there_is_nothing_to_start_from(small_shards, small_spec):
+    found = Conversation(small_shards, small_spec, warm_start=True, depth=0)
     assert found.state.keys() == {"known"}
     assert not any(reply.arrays for reply in found.replies)

@@ -16,10 +16,10 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture
-def pool(small_shards, small_recipe):
+def pool(small_shards, small_spec):
     """Clients 0 and 2 of the method ``local``; counts how often the whole graph is loaded."""
     graphs = {client: small_shards[client] for client in (2, 0)}
-    pool = ClientPool(METHODS["local"], small_recipe, CPU, graphs, lambda: loaded())
+    pool = ClientPool(METHODS["local"], small_spec, CPU, graphs, lambda: loaded())
     pool.loads = 0
 
     def loaded():
@@ -56,24 +56,24 @@ def test_a_client_that_is_elsewhere_is_not_answered_for(pool):
         pool.handle([train(1)])
 
 
-def test_a_classifier_is_scored_on_the_whole_graph(pool, small_shards, small_recipe):
+def test_a_classifier_is_scored_on_the_whole_graph(pool, small_shards, small_spec):
     graph = small_shards.graph
-    weights = to_arrays(small_recipe.classifier())
-    expected = score(small_recipe.classifier(), graph, FeatureTable(graph.features, CPU))
+    weights = to_arrays(small_spec.classifier())
+    expected = score(small_spec.classifier(), graph, FeatureTable(graph.features, CPU))
     assert pool.score(weights) == expected
     assert expected.val_total + expected.test_total > 40
 
 
-def test_the_whole_graph_is_loaded_once_and_only_to_measure(pool, small_recipe):
+def test_the_whole_graph_is_loaded_once_and_only_to_measure(pool, small_spec):
     pool.handle([train(0)])
     assert pool.loads == 0
     for _ in range(2):
-        pool.score(to_arrays(small_recipe.classifier()))
+        pool.score(to_arrays(small_spec.classifier()))
     assert pool.loads == 1
 
 
-def test_own_classifiers_are_scored_in_the_clients_order(pool, small_recipe):
-    weights = to_arrays(small_recipe.classifier())
+def test_own_classifiers_are_scored_in_the_clients_order(pool, small_spec):
+    weights = to_arrays(small_spec.classifier())
     other = {name: array[..., ::-1].copy() for name, array in weights.items()}
     pool.states = {2: grouped("classifier", other), 0: grouped("classifier", weights)}
     found = pool.score_own()
@@ -82,12 +82,10 @@ def test_own_classifiers_are_scored_in_the_clients_order(pool, small_recipe):
     assert all(isinstance(scores, Scores) for scores in found)
 
 
-def test_memories_can_be_given_from_the_start(small_shards, small_recipe):
+def test_memories_can_be_given_from_the_start(small_shards, small_spec):
     states = {0: {"kept": np.ones(1)}}
     graphs = {0: small_shards[0], 1: small_shards[1]}
-    pool = ClientPool(
-        METHODS["local"], small_recipe, CPU, graphs, lambda: small_shards.graph, states
-    )
+    pool = ClientPool(METHODS["local"], small_spec, CPU, graphs, lambda: small_shards.graph, states)
     assert set(pool.states[0]) == {"kept"}
     assert pool.states[1] == {}
 

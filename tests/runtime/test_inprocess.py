@@ -21,12 +21,12 @@ FEDAVG, LOCAL = METHODS["fedavg"], METHODS["local"]
 
 
 @pytest.fixture
-def local_pair(small_shards, small_recipe, thread_workers):
+def local_pair(small_shards, small_spec, thread_workers):
     """The method that has memories, alone and in two (thread) workers."""
     options = {"device": "cpu"}
     with (
-        InProcess(small_shards, LOCAL, small_recipe, workers=1, **options) as one,
-        InProcess(small_shards, LOCAL, small_recipe, workers=2, **options) as two,
+        InProcess(small_shards, LOCAL, small_spec, workers=1, **options) as one,
+        InProcess(small_shards, LOCAL, small_spec, workers=2, **options) as two,
     ):
         yield one, two
 
@@ -105,16 +105,16 @@ def started(thread_workers, monkeypatch):
 
 
 class TestParties:
-    def test_the_whole_graph_is_one_client(self, small_shards, small_recipe, started):
-        runtime = InProcess(small_shards, METHODS["global"], small_recipe, workers=4)
+    def test_the_whole_graph_is_one_client(self, small_shards, small_spec, started):
+        runtime = InProcess(small_shards, METHODS["global"], small_spec, workers=4)
         with runtime:
             assert runtime.clients == 1
             reply = runtime.exchange([train_alone(0)])[0]
             assert reply.metrics["training_nodes"] == (small_shards.graph.split == 1).sum()
         assert not started
 
-    def test_there_are_never_more_workers_than_clients(self, small_shards, small_recipe, started):
-        with InProcess(small_shards, LOCAL, small_recipe, workers=9, device="cpu"):
+    def test_there_are_never_more_workers_than_clients(self, small_shards, small_spec, started):
+        with InProcess(small_shards, LOCAL, small_spec, workers=9, device="cpu"):
             assert len(started) == 3
 
     @pytest.mark.parametrize(
@@ -131,24 +131,24 @@ class TestParties:
 
 
 class TestLife:
-    def test_it_must_be_started(self, small_shards, small_recipe):
+    def test_it_must_be_started(self, small_shards, small_spec):
         with pytest.raises(RuntimeFailureError, match="use it in a with statement"):
-            InProcess(small_shards, FEDAVG, small_recipe).exchange([])
+            InProcess(small_shards, FEDAVG, small_spec).exchange([])
 
-    def test_it_computes_on_one_thread_and_gives_the_others_back(self, small_shards, small_recipe):
+    def test_it_computes_on_one_thread_and_gives_the_others_back(self, small_shards, small_spec):
         before = torch.get_num_threads()
         torch.set_num_threads(2)
         try:
-            with InProcess(small_shards, FEDAVG, small_recipe):
+            with InProcess(small_shards, FEDAVG, small_spec):
                 assert torch.get_num_threads() == 1
             assert torch.get_num_threads() == 2
         finally:
             torch.set_num_threads(before)
 
     def test_shared_graphs_are_gone_afterwards(
-        self, small_shards, small_recipe, thread_workers, shared
+        self, small_shards, small_spec, thread_workers, shared
     ):
-        with InProcess(small_shards, LOCAL, small_recipe, workers=2, device="cpu"):
+        with InProcess(small_shards, LOCAL, small_spec, workers=2, device="cpu"):
             assert {folder.name for folder in shared.iterdir()} == {
                 "client-0",
                 "client-1",
@@ -209,17 +209,17 @@ def patiently(function):
 
 class TestDeath:
     @pytest.fixture
-    def runtime(self, small_shards, small_recipe):
-        return InProcess(small_shards, FEDAVG, small_recipe, workers=2, device="cpu")
+    def runtime(self, small_shards, small_spec):
+        return InProcess(small_shards, FEDAVG, small_spec, workers=2, device="cpu")
 
     @pytest.mark.parametrize("deed", ["is killed at work", "is killed while it waits"])
     def test_a_worker_that_is_killed_ends_the_run(
-        self, monkeypatch, runtime, shared, small_recipe, deed
+        self, monkeypatch, runtime, shared, small_spec, deed
     ):
         stand_in, started = impostor(deed)
         monkeypatch.setattr(inprocess, "subprocess", stand_in)
         # More than a connection holds, so that the parent also meets a closed one while sending.
-        arrays = initial(small_recipe) | {"ballast": np.zeros(10**6)}
+        arrays = initial(small_spec) | {"ballast": np.zeros(10**6)}
         requests = [Request(c, "averaging", "train", 0, arrays) for c in range(3)]
         with runtime:
             error = patiently(lambda: runtime.exchange(requests))

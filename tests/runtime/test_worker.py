@@ -20,7 +20,7 @@ from feddep.runtime.worker import pack_requests, unpack_answer, unpack_replies
 
 
 @pytest.fixture(scope="module")
-def connection(tmp_path_factory, small_shards, small_recipe):
+def connection(tmp_path_factory, small_shards, small_spec):
     """The parent's end; the other holds clients 0 and 2 of ``local``."""
     folder = tmp_path_factory.mktemp("shared")
     for client in (0, 2):
@@ -37,7 +37,7 @@ def connection(tmp_path_factory, small_shards, small_recipe):
     start = {
         "folder": str(folder),
         "method": "local",
-        "spec": asdict(small_recipe),
+        "spec": asdict(small_spec),
         "device": "cpu",
         "clients": [0, 2],
     }
@@ -63,11 +63,11 @@ def train(client, round_=0):
 
 
 @pytest.fixture
-def pool(small_shards, small_recipe):
+def pool(small_shards, small_spec):
     """The same clients here."""
     graphs = {client: small_shards[client] for client in (0, 2)}
     whole = small_shards.graph
-    return ClientPool(METHODS["local"], small_recipe, torch.device("cpu"), graphs, lambda: whole)
+    return ClientPool(METHODS["local"], small_spec, torch.device("cpu"), graphs, lambda: whole)
 
 
 def test_it_answers_what_the_clients_would_answer_here(ask, pool):

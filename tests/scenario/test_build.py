@@ -217,7 +217,9 @@ def test_the_one_party_of_global_holds_the_whole_graph(small_shards: Shards):
     assert found is small_shards.graph
 
 
-def test_the_recipe_takes_shape_from_the_graph_and_the_rest_from_the_spec(small_graph: Graph):
+def test_the_learning_spec_takes_shape_from_the_graph_and_the_rest_from_the_spec(
+    small_graph: Graph,
+):
     spec = small_spec(seed=6, model__hidden=9, training__rounds=4)
     learning = build.learning_spec_for(spec, small_graph, find_method("fedavg"))
     assert (learning.features, learning.classes, learning.seed) == (60, 3, 6)
