@@ -27,8 +27,8 @@ NOTES = (
     "before the averaging rounds. A round is what goes up divided by the rounds plus what goes "
     "down divided by one more, because the last classifier goes down only to be scored; what a "
     "method sends every few rounds is spread over all.",
-    f"*More than {REFERENCE}* holds something that no formula has: a classifier that takes "
-    "embeddings of missing neighbours has more weights, and they travel in every round.",
+    f"*More than {REFERENCE}* includes the wider classifier of a method that mends: the weights "
+    "for embeddings of missing neighbours travel in every round.",
     "Seconds are those of the clock, with however many workers there were.",
 )
 
