@@ -25,9 +25,9 @@ audit 0-leak --method fedavg --dataset cora --plant-leak
 for method in fedavg feddep; do
   for epsilon in 1 4; do
     audit $method-rr-$epsilon --method $method --dataset cora --runs 5 --share 0.2 \
-      --privacy randomised-response --epsilon $epsilon
+      --mechanism randomised-response --epsilon $epsilon
   done
   for data in synthetic cora; do
-    audit $method-nfdp-$data --method $method --dataset $data --runs 3 --share 0.2 --privacy nfdp
+    audit $method-nfdp-$data --method $method --dataset $data --runs 3 --share 0.2 --mechanism nfdp
   done
 done
