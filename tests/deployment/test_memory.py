@@ -2,6 +2,7 @@
 
 import os
 import stat
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -153,6 +154,16 @@ class TestRunMemory:
         memory.move_on(answer("0"), STATE, {})
         assert memory.answer_at("0") is not None
         assert pieces.names() == ["0.answer", "state.bin"]
+
+    def test_what_version_0_1_remembered_has_the_names_of_today(self, pieces):
+        memory, missing = RunMemory(pieces), np.ones((3, 2))
+        earlier = replace(answer("1"), before={"mended": 2 * missing})
+        memory.move_on(earlier, {"mended": missing, "cluster": np.arange(3)}, {})
+        _, state, _ = memory.recall()
+        assert state.keys() == {"missing_embeddings", "cluster"}
+        assert np.array_equal(state["missing_embeddings"], missing)
+        before = memory.answer_at("1").before
+        assert np.array_equal(before["missing_embeddings"], 2 * missing)
 
     def test_after_the_run_nothing_is_left(self, pieces):
         memory = RunMemory(pieces)

@@ -1,11 +1,12 @@
-"""Reading run folders of earlier versions: the one place that knows what was different.
+"""Reading what earlier versions stored: the one place that knows what was different.
 
 Until 0.1:
 
 - ``privacy_events.json`` was ``ledger.json``.
 - Clients kept no ``mending.safetensors``, and ``generator.safetensors`` was that of the last round.
-- In a checkpoint, z̄ of a client's nodes was called ``mended``, and nothing was kept of the best
-  round but the classifiers.
+- In a client's memory z̄ of its nodes was called ``mended``, both in a checkpoint and in what a silo
+  remembers of a run that is under way.
+- A checkpoint kept nothing of the best round but the classifiers.
 """
 
 from collections.abc import Mapping
@@ -26,17 +27,23 @@ def events_file(folder: Path) -> Path:
     return old if old.exists() and not (folder / EVENTS).exists() else folder / EVENTS
 
 
+def memory_of_today(memory: Arrays) -> dict[str, Any]:
+    """A client's memory as it would be stored today."""
+    return {
+        "missing_embeddings" if name == "mended" else name: array for name, array in memory.items()
+    }
+
+
 def checkpoint_of_today(
     header: Mapping[str, Any], arrays: Arrays
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """A checkpoint as it would be stored today."""
     if "kept" in header:
         return dict(header), dict(arrays)
-    found = {
-        f"{client}/missing_embeddings" if part == "mended" else name: array
-        for name, array in arrays.items()
-        for client, _, part in [name.partition("/")]
-    }
+    found = dict(arrays)
+    for name in (f"client-{client}" for client in range(header["clients"])):
+        found.pop(f"{name}/mended", None)
+        found |= grouped(name, memory_of_today(group(arrays, name)))
     # The memories are those of the round before; if it is the best one, they hold what to keep.
     history, count = header["history"], 0
     if history and history[-1]["round"] == header["best"]:

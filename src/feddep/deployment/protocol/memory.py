@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from feddep.federation.messages import Reply, State, group, grouped, pack, unpack
+from feddep.runs.old_formats import memory_of_today
 
 KEPT_ANSWERS = 4
 """A server that was killed repeats its round, and no round has more steps than this."""
@@ -153,7 +154,7 @@ class RunMemory:
         if data is None:
             return None, {}, (self.agreement or {}).get("sent", {})
         header, arrays = unpack(data)
-        return header["place"], arrays, header["sent"]
+        return header["place"], memory_of_today(arrays), header["sent"]
 
     def answer_at(self, place: str) -> Answer | None:
         """The answer at a place, if it is among the last :data:`KEPT_ANSWERS`.
@@ -168,7 +169,7 @@ class RunMemory:
         header, arrays = unpack(data)
         reply = Reply(header["client"], group(arrays, "reply"), header["metrics"])
         known = asked if asked == header["asked"] else ""
-        return Answer(place, known, reply, group(arrays, "before"))
+        return Answer(place, known, reply, memory_of_today(group(arrays, "before")))
 
     def _asked(self) -> dict[str, str]:
         """The fingerprints of what was asked, by place, for the answers that the state includes."""
