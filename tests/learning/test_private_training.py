@@ -162,6 +162,7 @@ def test_events_say_what_is_done(silo):
     )
     of_the_gnn = embedding_gradients(spec, graph)
     assert (of_the_gnn.phase, of_the_gnn.trainings) == ("local_gnn", 1)
+    assert embedding_gradients(spec, graph, "another").phase == "another"
     plain = embedding_gradients(with_privacy(silo, occurrences=0).spec, graph)
     assert plain == NoisedGradients("embeddings", 1.0, 1.0, 16 / examples, steps)
 

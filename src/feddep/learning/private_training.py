@@ -29,7 +29,9 @@ from feddep.privacy.occurrences import capped_lists
 from feddep.seeding import Seeds
 
 
-def embedding_gradients(spec: LearningSpec, graph: Graph) -> NoisedGradients:
+def embedding_gradients(
+    spec: LearningSpec, graph: Graph, phase: str = "local_gnn"
+) -> NoisedGradients:
     """The event of DP-SGD on a silo's local GNN, as the spec asks for it."""
     examples, batch = len(graph.members(Part.TRAIN)), spec.training.batch_size
     if not spec.privacy.edges_capped:
@@ -37,7 +39,7 @@ def embedding_gradients(spec: LearningSpec, graph: Graph) -> NoisedGradients:
     return capped_event(
         spec.privacy,
         purpose="embeddings",
-        phase="local_gnn",
+        phase=phase,
         examples=examples,
         batch=batch,
         epochs=spec.embedding.epochs,

@@ -43,7 +43,7 @@ class LocalGnnTraining(Phase[Silo, LearningSpec]):
         if not embedding.depth:
             return []
         if spec.privacy.mechanism == "dp-sgd":
-            return [FullNeighbours("embeddings"), embedding_gradients(spec, graph)]
+            return [FullNeighbours("embeddings"), embedding_gradients(spec, graph, self.name)]
         if spec.privacy.mechanism == "none":
             return [FullNeighbours("embeddings")]
         degrees = graph.degree_histogram

@@ -75,7 +75,10 @@ class NeighGenTraining(Phase[Silo, LearningSpec]):
         }
 
     def events(self, spec: LearningSpec, graph: Graph) -> list[Event]:
-        """None: it is trained on features, and no neighbour list is read."""
+        """None that has a price: what it reads of the lists leaves without any noise.
+
+        Messages without noise leave a run without a guarantee, unless a mechanism acted before.
+        """
         return []
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:

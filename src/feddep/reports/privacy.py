@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from feddep.errors import DataError, InputError
+from feddep.phases.averaging import Averaging
+from feddep.phases.local_gnn import LocalGnnTraining
+from feddep.phases.prototype_exchange import PrototypeExchange
 from feddep.privacy.accountant import example_level, noise_for, price
 from feddep.privacy.edge_level import edge_noise
 from feddep.privacy.events import (
@@ -151,11 +154,11 @@ _RANGES: Sequence[tuple[Sequence[str], Callable[[float], bool], str]] = (
 def _events(q: Question) -> list[Event]:
     node = ((q.min_degree, 1),)
     events: list[Event] = [
-        Message("prototype_exchange", "prototypes", 1, 0),
+        Message(PrototypeExchange.name, "prototypes", 1, 0),
         NeighbourSampling("classifier", q.fanout, q.hops, q.rounds, node),
     ]
     if q.rounds:
-        events.append(Message("averaging", "classifier", q.rounds, 0))
+        events.append(Message(Averaging.name, "classifier", q.rounds, 0))
     sampled = NeighbourSampling("embeddings", q.fanout, q.hops, q.epochs, node)
     match q.mechanism:
         case "nfdp":
@@ -185,7 +188,7 @@ def _noised(q: Question) -> NoisedGradients:
         1.0,
         q.batch,
         steps,
-        phase="local_gnn",
+        phase=LocalGnnTraining.name,
         occurrences=q.occurrences,
         touched=touched,
         delta=q.delta,
