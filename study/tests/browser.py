@@ -28,7 +28,7 @@ _FLAGS = (
     "--no-first-run",
     "--hide-scrollbars",
 )
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 # Chromium reads commands from descriptor 3 and answers on 4.
 _START = """
 import os, sys
@@ -107,7 +107,7 @@ class Browser:
         file.write_bytes(base64.b64decode(found["data"]))
 
     def _next(self) -> dict[str, Any]:
-        end = monotonic() + _PATIENCE
+        end = monotonic() + _TIMEOUT
         while b"\0" not in self._rest:
             ready, _, _ = select([self.read], [], [], max(0.0, end - monotonic()))
             assert ready, "the browser does not answer"

@@ -47,7 +47,7 @@ BAD = {
     "a seed to tune": (["tune", *TUNE, "--set", "seed=3"], ["decides seed", "(got 3)"]),
     "a method to compare": (["compare", "--methods", "local,fedprox"], ["'fedprox'", "fedavg"]),
     "a method to price": (["costs", "--methods", "fedprox"], ["'fedprox'", "fedavg"]),
-    "a method of one party": (["costs", "--methods", "feddep,global"], ["global sends nothing"]),
+    "a method of one client": (["costs", "--methods", "feddep,global"], ["global sends nothing"]),
     "no run to price": (["costs", "nowhere"], ["cannot read the record", "nowhere"]),
     "runs and what to run": (["costs", "nowhere", "--clients", "3"], ["not both"]),
     "a folder for a page": (["costs", *TINY, "--out", "."], ["is a folder"]),

@@ -47,7 +47,7 @@ class StopError(Exception):
 
 
 def run(progress=None, stop_after=None, spec=1):
-    """Conducts the phases and notes every round; ``stop_after`` is a number of rounds."""
+    """Runs the phases and notes every round; ``stop_after`` is a number of rounds."""
     notes, clients = [], Clients()
 
     def after_round(phase, report, progress):

@@ -30,12 +30,12 @@ def toy_graph(sparse):
     return Graph.from_edges(edges, sp.csr_array(features) if sparse else features, labels)
 
 
-def check(spec, graph, *, embeddings=None, with_head=False):
+def check(spec, graph, *, missing_embeddings=None, with_head=False):
     model = FusedSage(
         spec,
         COLUMNS,
         WIDTH if with_head else CLASSES,
-        0 if embeddings is None else embeddings.shape[1],
+        0 if missing_embeddings is None else missing_embeddings.shape[1],
     )
     initialise(model, Seeds(0))
     head = None
@@ -46,8 +46,10 @@ def check(spec, graph, *, embeddings=None, with_head=False):
     expected = []
     for target in TARGETS[:, None]:
         ego = full_ego_graphs(graph, target, spec.layers)
-        fused = None if embeddings is None else torch.from_numpy(embeddings[ego.nodes])
-        scores = model(table, ego, fused)
+        missing = (
+            None if missing_embeddings is None else torch.from_numpy(missing_embeddings[ego.nodes])
+        )
+        scores = model(table, ego, missing)
         if head is not None:
             scores = torch.tanh(scores) @ head.weight + head.bias
         loss = cross_entropy(scores, torch.from_numpy(graph.labels[target]))
@@ -60,7 +62,7 @@ def check(spec, graph, *, embeddings=None, with_head=False):
         rate=0.1,
         decay=0.0,
         dropout=DropoutStream(0, 0),
-        missing_embeddings=embeddings,
+        missing_embeddings=missing_embeddings,
         head=head,
     )
     found = sgd.gradient_norms(*separate_ego_graphs(graph, TARGETS, spec.layers))
@@ -82,10 +84,10 @@ def test_norms_are_those_of_torch(form, layers, sparse, hidden):
 @pytest.mark.parametrize("sparse", [True, False])
 def test_a_head_and_embeddings_count(sparse):
     rng = np.random.default_rng(1)
-    embeddings = rng.standard_normal((NODES, 4)).astype(np.float32)
-    embeddings[::3] = 0  # for these nothing was generated
+    missing_embeddings = rng.standard_normal((NODES, 4)).astype(np.float32)
+    missing_embeddings[::3] = 0  # for these nothing was generated
     spec = ModelSpec(hidden=HIDDEN)
-    check(spec, toy_graph(sparse), embeddings=embeddings)
+    check(spec, toy_graph(sparse), missing_embeddings=missing_embeddings)
     check(spec, toy_graph(sparse), with_head=True)
 
 

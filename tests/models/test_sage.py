@@ -54,9 +54,9 @@ DEGREE = 3
 """The most neighbours that a node of the kite has."""
 
 
-def rounding(found, embeddings=None):
+def rounding(found, missing_embeddings=None):
     """In what the scores of the whole kite may differ: by its layers on absolute values."""
-    graph, sizes = kite(), None if embeddings is None else embeddings.abs()
+    graph, sizes = kite(), None if missing_embeddings is None else missing_embeddings.abs()
     scale = absolute(found).score_all(table_of(graph), graph, sizes)
     return {"terms": forward_terms(found, DEGREE), "scale": scale}
 
@@ -96,11 +96,11 @@ class TestConvolution:
         assert set(names["closed"]) == {"neighbours", "bias"}
 
 
-def paper_form(model, features, ego, embeddings=None):
+def paper_form(model, features, ego, missing_embeddings=None):
     """F as the paper writes it, node by node: σ(W [what was aggregated ‖ z̄_v])."""
     weights = {name: p.detach().double().numpy() for name, p in model.named_parameters()}
     rows = len(ego.nodes)
-    z = np.zeros((rows, 0)) if embeddings is None else np.asarray(embeddings, float)
+    z = np.zeros((rows, 0)) if missing_embeddings is None else np.asarray(missing_embeddings, float)
 
     def layer(prefix, parts, inputs):
         names = [prefix + part for part in parts if prefix + part in weights]
@@ -139,23 +139,23 @@ class TestStatement31:
         if sampled:
             sampler = NeighbourSampler(graph, 2, 2)
             ego = sampler.sample(np.array([3, 4, 0]), np.random.default_rng(1))
-        embeddings = np.random.default_rng(2).standard_normal((len(ego.nodes), width))
-        return graph, ego, tensor(embeddings) if width else None
+        missing_embeddings = np.random.default_rng(2).standard_normal((len(ego.nodes), width))
+        return graph, ego, tensor(missing_embeddings) if width else None
 
     def test_split_weights_equal_the_paper_s_concatenation(self, form, width, sampled):
-        graph, ego, embeddings = self.setting(sampled, width)
+        graph, ego, missing_embeddings = self.setting(sampled, width)
         found = model(form, width)
-        expected = paper_form(found, graph.features.toarray(), ego, embeddings)
-        scores = found(table_of(graph), ego, embeddings)
+        expected = paper_form(found, graph.features.toarray(), ego, missing_embeddings)
+        scores = found(table_of(graph), ego, missing_embeddings)
         assert scores.shape == (ego.blocks[-1].targets, 3)
-        sizes = None if embeddings is None else embeddings.abs()
+        sizes = None if missing_embeddings is None else missing_embeddings.abs()
         scale = absolute(found)(table_of(graph), ego, sizes)
         assert_agree(scores, expected, terms=forward_terms(found, DEGREE), scale=scale)
 
     def test_every_parameter_gets_a_gradient(self, form, width, sampled):
-        graph, ego, embeddings = self.setting(sampled, width)
+        graph, ego, missing_embeddings = self.setting(sampled, width)
         found = model(form, width)
-        found(table_of(graph), ego, embeddings).square().sum().backward()
+        found(table_of(graph), ego, missing_embeddings).square().sum().backward()
         assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in found.parameters())
 
 
@@ -205,10 +205,10 @@ class TestFusedSage:
         monkeypatch.setattr(sage, "_NODES_AT_ONCE", rows)
         monkeypatch.setattr(sage, "_SLICE", rows)
         graph, found = kite(), model(form, embedding=2, layers=layers)
-        for embeddings in (None, torch.linspace(-1, 1, 2 * graph.nodes).view(-1, 2)):
-            whole = found(table_of(graph), whole_graph(graph, layers), embeddings)
-            sliced = found.score_all(table_of(graph), graph, embeddings)
-            assert_agree(sliced, whole, **rounding(found, embeddings))
+        for missing_embeddings in (None, torch.linspace(-1, 1, 2 * graph.nodes).view(-1, 2)):
+            whole = found(table_of(graph), whole_graph(graph, layers), missing_embeddings)
+            sliced = found.score_all(table_of(graph), graph, missing_embeddings)
+            assert_agree(sliced, whole, **rounding(found, missing_embeddings))
 
     def test_a_wrong_number_of_blocks_is_refused(self):
         graph = kite()
@@ -249,16 +249,18 @@ class TestLastOnly:
     @pytest.mark.parametrize("form", FORMS)
     def test_a_node_s_embedding_is_added_to_its_own_scores_and_reaches_nobody_else(self, form):
         graph, found = kite(), self.fused(form)
-        embeddings = torch.zeros(5, 2)
-        embeddings[2] = tensor([3, -1])
+        missing_embeddings = torch.zeros(5, 2)
+        missing_embeddings[2] = tensor([3, -1])
         plain = found.score_all(table_of(graph), graph)
-        scores = found.score_all(table_of(graph), graph, embeddings)
+        scores = found.score_all(table_of(graph), graph, missing_embeddings)
         part = tensor([3, -1]) @ found.convolutions[1].embedding
         others = [0, 1, 3, 4]
         assert torch.equal(scores[others], plain[others])
-        rounded = rounding(found, embeddings)
+        rounded = rounding(found, missing_embeddings)
         assert_agree(scores[2], plain[2] + part, terms=rounded["terms"], scale=rounded["scale"][2])
-        assert_agree(scores, found(table_of(graph), whole_graph(graph, 2), embeddings), **rounded)
+        assert_agree(
+            scores, found(table_of(graph), whole_graph(graph, 2), missing_embeddings), **rounded
+        )
 
     @pytest.mark.parametrize("form", FORMS)
     def test_it_shares_its_other_initial_weights_with_plain_graph_sage(self, form):

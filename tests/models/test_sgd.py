@@ -37,14 +37,16 @@ def batches(graph, layers):
     return list(sampler.batches(nodes, BATCH, np.random.default_rng(1)))
 
 
-def by_torch(model, graph, egos, stream, rate, decay, embeddings=None, head=None):
+def by_torch(model, graph, egos, stream, rate, decay, missing_embeddings=None, head=None):
     """Steps of torch.optim.SGD; changes the model and returns the losses."""
     table = FeatureTable(graph.features, torch.device("cpu"))
     optimiser = torch.optim.SGD([*model.parameters(), *(head or ())], lr=rate, weight_decay=decay)
     losses = []
     for ego in egos:
-        fused = None if embeddings is None else torch.from_numpy(embeddings[ego.nodes])
-        scores = model(table, ego, fused, stream)
+        missing = (
+            None if missing_embeddings is None else torch.from_numpy(missing_embeddings[ego.nodes])
+        )
+        scores = model(table, ego, missing, stream)
         if head is not None:
             scores = torch.tanh(scores) @ head.weight + head.bias
         loss = cross_entropy(scores, torch.from_numpy(graph.labels[ego.targets]))
@@ -61,7 +63,7 @@ def compare(
     *,
     rate=0.1,
     decay=0.0,
-    embeddings=None,
+    missing_embeddings=None,
     width=0,
     with_head=False,
     last_only=False,
@@ -78,7 +80,9 @@ def compare(
         ]
     egos = batches(graph, spec.layers)
     streams = [DropoutStream(spec.dropout, 5) for _ in range(2)]
-    expected = by_torch(models[0], graph, egos, streams[0], rate, decay, embeddings, heads[0])
+    expected = by_torch(
+        models[0], graph, egos, streams[0], rate, decay, missing_embeddings, heads[0]
+    )
     sgd = SageSgd(
         models[1],
         graph.features,
@@ -86,7 +90,7 @@ def compare(
         rate=rate,
         decay=decay,
         dropout=streams[1],
-        missing_embeddings=embeddings,
+        missing_embeddings=missing_embeddings,
         head=heads[1],
     )
     losses = [sgd.step(ego) for ego in egos]
@@ -123,10 +127,10 @@ def test_weight_decay_reaches_columns_that_no_node_has(decay, sparse):
 @pytest.mark.parametrize("form", ["separate", "closed"])
 def test_embeddings_are_fused_at_every_layer(form, generated, decay):
     rng = np.random.default_rng(3)
-    embeddings = rng.standard_normal((NODES, 5)).astype(np.float32)
-    embeddings[rng.random(NODES) >= generated] = 0
+    missing_embeddings = rng.standard_normal((NODES, 5)).astype(np.float32)
+    missing_embeddings[rng.random(NODES) >= generated] = 0
     spec = ModelSpec(form=form, hidden=8)
-    compare(spec, toy_graph(), decay=decay, embeddings=embeddings, width=5)
+    compare(spec, toy_graph(), decay=decay, missing_embeddings=missing_embeddings, width=5)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.05])
@@ -134,10 +138,15 @@ def test_embeddings_are_fused_at_every_layer(form, generated, decay):
 @pytest.mark.parametrize("form", ["separate", "closed"])
 def test_embeddings_may_be_fused_at_the_last_layer_only(form, layers, decay):
     rng = np.random.default_rng(3)
-    embeddings = rng.standard_normal((NODES, 5)).astype(np.float32)
-    embeddings[rng.random(NODES) >= 0.5] = 0
+    missing_embeddings = rng.standard_normal((NODES, 5)).astype(np.float32)
+    missing_embeddings[rng.random(NODES) >= 0.5] = 0
     spec = ModelSpec(form=form, layers=layers, hidden=8)
-    options = {"decay": decay, "embeddings": embeddings, "width": 5, "last_only": True}
+    options = {
+        "decay": decay,
+        "missing_embeddings": missing_embeddings,
+        "width": 5,
+        "last_only": True,
+    }
     arrays = compare(spec, toy_graph(), **options)
     assert [name for name in arrays[1] if "embedding" in name] == [
         f"convolutions.{layers - 1}.embedding"

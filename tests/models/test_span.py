@@ -77,7 +77,7 @@ class TestClassifierInABasis:
         return torch.tensor(np.linalg.qr(directions)[0].T, dtype=torch.float32)
 
     @pytest.fixture
-    def embeddings(self, basis):
+    def missing_embeddings(self, basis):
         rng = np.random.default_rng(2)
         return torch.tensor(rng.normal(size=(self.NODES, 3)), dtype=torch.float32) @ basis
 
@@ -88,11 +88,13 @@ class TestClassifierInABasis:
         return model
 
     @pytest.mark.parametrize("last_only", [False, True])
-    def test_it_scores_as_on_the_embeddings_themselves(self, graph, basis, embeddings, last_only):
+    def test_it_scores_as_on_the_embeddings_themselves(
+        self, graph, basis, missing_embeddings, last_only
+    ):
         model, table = self.model(last_only), FeatureTable(graph.features, torch.device("cpu"))
-        wide = model.score_all(table, graph, embeddings)
-        short = model.within(basis).score_all(table, graph, embeddings @ basis.T)
-        sizes = embeddings.abs()
+        wide = model.score_all(table, graph, missing_embeddings)
+        short = model.within(basis).score_all(table, graph, missing_embeddings @ basis.T)
+        sizes = missing_embeddings.abs()
         scale = (
             absolute(model)
             .within(basis.abs())
@@ -105,11 +107,11 @@ class TestClassifierInABasis:
         assert_agree(short, wide, terms=terms, scale=scale)
 
     @pytest.mark.parametrize("last_only", [False, True])
-    def test_it_learns_what_it_would_have_learnt(self, graph, basis, embeddings, last_only):
+    def test_it_learns_what_it_would_have_learnt(self, graph, basis, missing_embeddings, last_only):
         wide, short = self.model(last_only), self.model(last_only)
         start = self.model(last_only).state_dict()
         inner = short.within(basis)
-        for model, given in ((wide, embeddings), (inner, embeddings @ basis.T)):
+        for model, given in ((wide, missing_embeddings), (inner, missing_embeddings @ basis.T)):
             sampler = NeighbourSampler(graph, 3, 2)
             step = SageSgd(
                 model,

@@ -92,11 +92,11 @@ class TestKeeping:
     @pytest.mark.parametrize("keep", [0.2, 0.7])
     def test_a_share_of_the_nodes_keeps_its_neighbours_as_they_are(self, keep):
         told = np.random.default_rng(0).normal(size=(self.NODES, 3)).astype(np.float32)
-        mended = receive(silo(self.NODES, keep=keep), told)
-        kept = mended.any(axis=1)
+        missing = receive(silo(self.NODES, keep=keep), told)
+        kept = missing.any(axis=1)
         spread = (keep * (1 - keep) / self.NODES) ** 0.5
         assert kept.mean() == pytest.approx(keep, abs=4 * spread)
-        assert np.array_equal(mended[kept], told[kept])
+        assert np.array_equal(missing[kept], told[kept])
 
     def test_all_of_them_at_rate_one(self):
         told = np.ones((self.NODES, 3), np.float32)
@@ -105,12 +105,12 @@ class TestKeeping:
     def test_what_is_kept_is_centred_and_the_rest_stays_zero(self):
         told = np.random.default_rng(0).normal(3, 1, size=(self.NODES, 3)).astype(np.float32)
         plain = receive(silo(self.NODES, keep=0.2), told)
-        mended = receive(silo(self.NODES, keep=0.2, centred=True), told)
+        missing = receive(silo(self.NODES, keep=0.2, centred=True), told)
         kept = plain.any(axis=1)
-        assert not mended[~kept].any()
+        assert not missing[~kept].any()
         scale = np.abs(told[kept]) + np.abs(told[kept]).mean(axis=0)
         expected = told[kept] - told[kept].mean(axis=0)
-        assert_agree(mended[kept], expected, terms=kept.sum() + 2, scale=scale)
+        assert_agree(missing[kept], expected, terms=kept.sum() + 2, scale=scale)
 
     def test_the_message_itself_is_not_changed(self):
         told = np.ones((self.NODES, 3), np.float32)

@@ -26,7 +26,7 @@ EMBEDDINGS = [
 ]
 
 
-def mended(centred: bool):
+def missing_embeddings(centred: bool):
     spec = LearningSpec(
         features=6,
         classes=2,
@@ -55,18 +55,18 @@ def mended(centred: bool):
 
 
 def test_each_node_gets_the_mean_of_its_lost_neighbours():
-    found, _ = mended(centred=False)
+    found, _ = missing_embeddings(centred=False)
     assert found[0].tolist() == [[0, 1.5], [0, 2], [0, 0]]  # nodes 0, 2, 4
     assert found[1].tolist() == [[1, 0], [1.5, 0], [0, 0]]  # nodes 1, 3, 5
 
 
 def test_centred_means_are_taken_over_the_nodes_that_miss_something():
-    found, _ = mended(centred=True)
+    found, _ = missing_embeddings(centred=True)
     assert found[0].tolist() == [[0, -0.25], [0, 0.25], [0, 0]]
 
 
 def test_only_nodes_at_lost_edges_are_shown():
-    _, sent = mended(centred=False)
+    _, sent = missing_embeddings(centred=False)
     shown = [reply.arrays["embeddings"].tolist() for reply in sent if reply.arrays]
     assert shown == [[[1, 0], [2, 0]], [[0, 1], [0, 2]]]
 

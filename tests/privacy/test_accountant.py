@@ -160,8 +160,8 @@ def test_an_unknown_event_is_refused():
         from_plain([{"event": "Message", "wrong": 1}])
 
 
-def test_a_ledger_survives_as_plain_data():
-    ledger = [
+def test_events_survive_as_plain_data():
+    events = [
         sampled(),
         BernoulliSelection(0.5),
         OneShotSampling(5, 0.5, 0.75),
@@ -171,7 +171,7 @@ def test_a_ledger_survives_as_plain_data():
         KnownCrossings(),
         LEFT,
     ]
-    assert from_plain(to_plain(ledger)) == ledger
+    assert from_plain(to_plain(events)) == events
 
 
 class TestDpSgd:

@@ -181,7 +181,7 @@ class TestNumberOfTrainings:
         assert self.verdict(left, steps=0) == "holds"
         assert self.verdict(left, steps=0, trainings=None) == "holds"
 
-    def test_an_older_ledger_is_read_and_covers_no_more_trainings_than_steps(self):
+    def test_an_older_event_is_read_and_covers_no_more_trainings_than_steps(self):
         row = to_plain([gradients()])[0]
         del row["trainings"]
         (older,) = from_plain([row])

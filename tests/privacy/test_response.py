@@ -77,9 +77,9 @@ def test_an_outcome_that_proves_the_bit_has_no_price():
 
 def test_drawn_twice_the_two_forms_add_up():
     sparse = SparseResponse(0.5, smallest_create(3.0, 0.5))
-    ledger = [RandomisedResponse(2.0), sparse, LEFT]
-    assert price(ledger, 100).sound.epsilon == pytest.approx(5.0)
-    assert from_plain(to_plain(ledger)) == ledger
+    events = [RandomisedResponse(2.0), sparse, LEFT]
+    assert price(events, 100).sound.epsilon == pytest.approx(5.0)
+    assert from_plain(to_plain(events)) == events
 
 
 def test_events_of_the_symmetric_form_are_read_and_priced_as_before():

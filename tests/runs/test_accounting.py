@@ -1,4 +1,4 @@
-"""What a run's ledger holds, and what the record says about privacy."""
+"""Which privacy events a run has, and what the record says about privacy."""
 
 import json
 
@@ -79,7 +79,7 @@ def test_every_mechanism_leaves_its_events(small_shards, privacy, expected):
 
 def test_every_message_is_an_event_with_its_bytes(small_shards):
     result = run(small_shards)
-    messages = [e for ledger in result.events_by_client for e in ledger if isinstance(e, Message)]
+    messages = [e for own in result.events_by_client for e in own if isinstance(e, Message)]
     arrays = [event for event in messages if event.name != "numbers"]
     assert sum(event.bytes for event in arrays) == result.traffic["up_bytes"]
     assert {(e.phase, e.name, e.times) for e in arrays} == {
@@ -114,7 +114,7 @@ def test_the_sparse_form_holds_and_names_its_rates(small_shards):
 @pytest.mark.parametrize("method", ["fedgnn", "fedgraph", "oracle"])
 def test_a_method_that_sees_edges_between_silos_says_that_they_are_shown(small_shards, method):
     result = run(small_shards, method, mechanism="randomised-response", epsilon=3.0)
-    assert all(KnownCrossings() in ledger for ledger in result.events_by_client)
+    assert all(KnownCrossings() in own for own in result.events_by_client)
     assert result.privacy["sound"] == {"epsilon": 3.0, "delta": 0.0, "verdict": "holds"}
     assert "a given edge inside one silo" in result.privacy["statement"]
     assert "Edges between silos are not protected" in result.privacy["statement"]
@@ -191,14 +191,14 @@ def test_every_method_has_prices_in_its_record(small_shards, method):
     assert privacy["verdict"] == "none"
 
 
-def test_noised_updates_are_in_the_ledger(small_shards):
+def test_noised_updates_are_among_the_events(small_shards):
     spec = {"training.update_clip": 0.1, "training.update_noise": 2.0}
     settings = SMALL | {"method": "fedgnn"} | spec | settings_of(small_shards)
     result = pipeline.run(RunSpec().with_settings(settings), small_shards, workers=1, device="cpu")
     assert NoisedGradients("updates", 2.0, 0.1, 1.0, 2) in result.events_by_client[0]
 
 
-def test_a_finished_run_is_priced_again_from_its_ledger(small_shards, tmp_path):
+def test_a_finished_run_is_priced_again_from_its_events(small_shards, tmp_path):
     result = run(small_shards, folder=RunFolder(tmp_path))
     rows = json.loads((tmp_path / "privacy_events.json").read_text())
     assert [from_plain(own) for own in rows] == [list(own) for own in result.events_by_client]
