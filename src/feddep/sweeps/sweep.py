@@ -237,7 +237,7 @@ def _under(cell: Cell, record: Record) -> Record:
     """The record under the names that the cell uses for it."""
     shown = record | _names(cell)
     if any(shown[name] != record.get(name) for name in ("clients", "partition")):
-        # What would be lost, it told of another partition.
+        # The lost share in the record is that of another partition.
         facts = record.get("data", {}).items()
         shown["data"] = {key: value for key, value in facts if key != "lost_share"}
     return shown
