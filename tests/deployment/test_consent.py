@@ -1,6 +1,6 @@
 """A silo's consent: read strictly, and everything beyond it is refused by name."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +11,11 @@ from feddep.algorithms import METHODS, find_method
 from feddep.algorithms.method import Method
 from feddep.deployment.protocol.consent import Consent, planned_price
 from feddep.errors import ConsentError, FeddepError, InputError
+from feddep.federation.content import ByPeer, Exactly, Parts, Rows
 from feddep.federation.messages import Reply
+from feddep.federation.phase import Step
 from feddep.learning.spec import LearningSpec
+from feddep.phases.averaging import Averaging
 from feddep.privacy.accountant import NOTHING, Guarantee
 from feddep.scenario.build import learning_spec_for, learning_spec_of
 from feddep.scenario.spec import RunSpec
@@ -321,3 +324,17 @@ class TestPlannedPrice:
         silent = replace(METHODS["fedavg"], phases=())
         found = planned_price(RunSpec(), silent, small_spec, small_graph)
         assert found == Guarantee(0.0, 0.0, "holds")
+
+
+def test_cluster_means_count_wherever_they_stand_in_a_reply(consent):
+    means = Rows(3, (2,), means_of=2)
+
+    @dataclass(frozen=True)
+    class Tells(Averaging):
+        def steps(self, spec):
+            told = {"prototypes": ByPeer(Parts({"means": means, "rest": Exactly((2,))}))}
+            return {"tell": Step(reply=told)}
+
+    method = replace(METHODS["fedavg"], phases=(Tells(),))
+    with pytest.raises(ConsentError, match="a prototype may stand for 2 nodes"):
+        consent.check_run(*run_of(spec_of("fedavg"), method), HOLDS)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from feddep.errors import InputError
 from feddep.federation.phase import AnyPhase, groups_sent
 from feddep.learning.spec import LearningSpec
 from feddep.models.sage import Fusion
@@ -40,6 +41,15 @@ class Method:
     fusion: Fusion = "none"
     reconstruction: bool = False
     whole_graph: bool = False
+
+    def __post_init__(self) -> None:
+        names = [phase.name for phase in self.phases]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:  # messages, prices and consent go by the name
+            raise InputError(
+                f"the phases of {self.name} need different names (got {', '.join(twice)} twice); "
+                "give one of them another name"
+            )
 
     def discloses_in(self, spec: LearningSpec) -> frozenset[str]:
         """Groups of arrays that leave a client in a run of this spec, as the phases declare."""

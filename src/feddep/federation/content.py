@@ -93,6 +93,10 @@ class Content(ABC):
             seen: what else is known.
         """
 
+    def contained(self) -> "Iterator[Content]":
+        """This content and everything that it is made of."""
+        yield self
+
     def largest_bytes(self, nodes: int) -> int:
         """The largest size of the group at a client with this many nodes; 0 if unbounded."""
         return 0
@@ -203,6 +207,11 @@ class Parts(Content):
     contents: Mapping[str, Content]
     aligned: Collection[str] = ()
 
+    def contained(self) -> Iterator[Content]:  # noqa: D102
+        yield self
+        for content in self.contents.values():
+            yield from content.contained()
+
     def problems(self, name: str, arrays: Arrays, seen: Seen) -> Problems:  # noqa: D102
         parts = {f"{name}/{part}": content for part, content in self.contents.items()}
         for full, array in arrays.items():
@@ -224,6 +233,10 @@ class ByPeer(Content):
     """The same kind from several other clients: ``foreign/2`` is client 2's."""
 
     content: Content
+
+    def contained(self) -> Iterator[Content]:  # noqa: D102
+        yield self
+        yield from self.content.contained()
 
     def problems(self, name: str, arrays: Arrays, seen: Seen) -> Problems:  # noqa: D102
         peers: dict[str, dict[str, Array]] = {}

@@ -246,7 +246,8 @@ def _cluster_sizes(method: Method, learning: LearningSpec) -> set[int]:
         content.means_of
         for phase in method.phases
         for step in phase.steps(learning).values()
-        for content in step.reply.values()
+        for group in step.reply.values()
+        for content in group.contained()
         if isinstance(content, Rows) and content.means_of
     }
 
