@@ -24,6 +24,11 @@ BAD = {
     ),
     "a seed": (["run", "--seed", "-1"], ["seed", "-1"]),
     "a mechanism": (["run", "--mechanism", "laplace"], ["privacy.mechanism", "'laplace'", "nfdp"]),
+    "ε for a mechanism without": (
+        ["run", "--epsilon", "2"],
+        ["privacy.epsilon", "nfdp does not take", "randomised-response or dp-sgd", "leave it out"],
+    ),
+    "ε for no mechanism": (["audit", "--mechanism", "none", "--epsilon", "2"], ["none does not"]),
     "clients": (["run", *TINY, "--clients", "151"], ["at most 150 clients", "151"]),
     "a device": (["run", *TINY, "--device", "tpu"], ["'tpu'", "auto, cpu or cuda"]),
     "a long name": (["run", "--dataset", "x" * 300], ["unknown data set", "cora"]),

@@ -48,6 +48,9 @@ def test_of_a_run_it_says_what_the_record_says(feddep: Feddep):
         (["--mechanism", "randomised-response"], ["needs ε", "--epsilon"]),
         (["--delta", "2"], ["delta", "(got 2.0)"]),
         (["--fanout", "0"], ["fanout", "(got 0)"]),
+        (["--epsilon", "2"], ["privacy.epsilon", "nfdp", "randomised-response or dp-sgd"]),
+        (["--mechanism", "dp-sgd", "--keep-edge", "0.5"], ["privacy.keep_edge", "dp-sgd does not"]),
+        (["--mechanism", "one-shot", "--occurrences", "1"], ["privacy.occurrences", "one-shot"]),
         (["nowhere"], ["nowhere"]),
     ],
 )

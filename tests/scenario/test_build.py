@@ -3,6 +3,7 @@
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from feddep.graph.folder import write_graph
 from feddep.graph.graph import Graph, Part
 from feddep.graph.shard import Shards, write_shards
 from feddep.graph.synthetic import SyntheticSpec
+from feddep.privacy.spec import Mechanism
 from feddep.scenario import build
 from feddep.scenario.spec import RunSpec
 
@@ -232,6 +234,37 @@ def test_a_method_s_own_settings_are_part_of_the_spec_and_cannot_be_contradicted
     asked = {"method": "feddep-wo-dgen", "embedding.depth": 2}
     with pytest.raises(InputError, match=r"feddep-wo-dgen has embedding.depth = 0 \(got 2\)"):
         build.resolve(RunSpec().with_settings(asked), asked)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "readers"),
+    [
+        ("privacy.epsilon", 2.0, {"randomised-response", "dp-sgd"}),
+        ("privacy.keep_edge", 0.5, {"randomised-response"}),
+        ("privacy.occurrences", 1, {"dp-sgd"}),
+    ],
+)
+@pytest.mark.parametrize("mechanism", get_args(Mechanism))
+def test_a_parameter_that_the_mechanism_does_not_read_is_refused(
+    key: str, value: float, readers: set[str], mechanism: str
+):
+    given = {"privacy.mechanism": mechanism, key: value}
+    spec = small_spec().with_settings(given)
+    if mechanism in readers:
+        assert build.resolve(spec, given).value_of(key) == value
+    else:
+        with pytest.raises(InputError, match=f"{key} is .* {mechanism} does not .*got {value}"):
+            build.resolve(spec, given)
+        open_value = {key: 0}
+        assert build.resolve(spec.with_settings(open_value), given).value_of(key) == 0
+
+
+def test_the_mechanism_that_counts_is_the_method_s_own():
+    given = {"method": "feddep-wo-nfdp", "privacy.epsilon": 2.0}
+    assert build.resolve(small_spec().with_settings(given), given).privacy.mechanism == "dp-sgd"
+    given |= {"privacy.keep_edge": 0.5}
+    with pytest.raises(InputError, match="dp-sgd does not take"):
+        build.resolve(small_spec().with_settings(given), given)
 
 
 def test_a_shard_folder_brings_its_seed_unless_one_is_given(small_shards: Shards, tmp_path: Path):

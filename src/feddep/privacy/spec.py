@@ -1,12 +1,13 @@
 """The privacy mechanism between a silo's edges and what leaves the silo."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
 from annotated_types import Ge, Gt, Lt
 from pydantic import BeforeValidator
 
-from feddep.errors import unknown
+from feddep.errors import InputError, unknown
 
 Mechanism = Literal["nfdp", "one-shot", "randomised-response", "dp-sgd", "none"]
 
@@ -24,6 +25,33 @@ def mechanism_named(name: str) -> Mechanism:
         if mechanism == _OTHER_SPELLINGS.get(name, name):
             return mechanism
     raise unknown("mechanism", name, known)
+
+
+# Parameters whose 0 leaves them open: what each is for, and the mechanisms that read it.
+_READ_BY: dict[str, tuple[str, tuple[Mechanism, ...]]] = {
+    "epsilon": ("the ε that a mechanism's noise is chosen for", ("randomised-response", "dp-sgd")),
+    "keep_edge": ("the probability that an edge is kept", ("randomised-response",)),
+    "occurrences": ("the cap on the lists that a node may occur in", ("dp-sgd",)),
+}
+
+
+def refuse_unread(mechanism: Mechanism, parameters: Mapping[str, object]) -> None:
+    """Refuses a parameter that the mechanism does not read: a promise would seem to be made.
+
+    Args:
+        mechanism: the mechanism.
+        parameters: what the user gave, by name; 0 leaves one open and is always fine.
+
+    Raises:
+        InputError: one would have no effect; it says what it is for and what to do.
+    """
+    for name, (purpose, readers) in _READ_BY.items():
+        value = parameters.get(name)
+        if value and mechanism not in readers:
+            raise InputError(
+                f"privacy.{name} is {purpose}, which {mechanism} does not take (got {value}); "
+                f"choose --mechanism {' or '.join(readers)}, or leave it out"
+            )
 
 
 def _as_stored(name: object) -> object:

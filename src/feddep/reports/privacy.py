@@ -1,7 +1,7 @@
 """The (ε, δ) of a mechanism without a run, and of a finished run from its privacy events."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from feddep.privacy.events import (
 )
 from feddep.privacy.occurrences import touched_examples
 from feddep.privacy.sampling import one_shot_delta, paper_step
-from feddep.privacy.spec import mechanism_named
+from feddep.privacy.spec import mechanism_named, refuse_unread
 from feddep.privacy.statement import statement
 from feddep.runs.accounting import edge_entry, finite, plain, privacy_record, response_event
 from feddep.runs.files import read_record
@@ -132,13 +132,15 @@ def _edges(events: Sequence[Event]) -> int:
 
 
 def _checked(question: Question) -> Question:
-    q = replace(question, mechanism=mechanism_named(question.mechanism))
+    mechanism = mechanism_named(question.mechanism)
+    q = replace(question, mechanism=mechanism)
     for names, fits, expected in _RANGES:
         for name in names:
             if not fits(getattr(q, name)):
                 raise InputError(f"{name} must be {expected} (got {getattr(q, name)})")
     if q.mechanism == "randomised-response" and q.epsilon == 0:
         raise InputError("randomised response needs ε; give --epsilon, for example 2")
+    refuse_unread(mechanism, asdict(q))
     return q
 
 

@@ -20,6 +20,7 @@ from feddep.graph.folder import is_graph_folder, read_graph
 from feddep.graph.graph import Graph, Part
 from feddep.graph.shard import Shards, is_shard_collection, read_shards, shard_settings
 from feddep.learning.spec import LearningSpec
+from feddep.privacy.spec import refuse_unread
 from feddep.scenario.presets import may_set, preset_settings
 from feddep.scenario.spec import RunSpec, spec_keys
 from feddep.seeding import Seeds
@@ -64,7 +65,8 @@ def resolve(spec: RunSpec, given: Collection[str] = ()) -> RunSpec:
 
     Args:
         spec: the run's spec.
-        given: keys that the user set; one that contradicts is refused, not overruled.
+        given: keys that the user set; one that contradicts is refused, not overruled, and so is a
+            parameter of another mechanism than the run's.
     """
     method = find_method(spec.method)
     if any(may_set(key) and key not in given for key in spec_keys()):
@@ -83,6 +85,11 @@ def resolve(spec: RunSpec, given: Collection[str] = ()) -> RunSpec:
                     f"{who} has {key} = {value} (got {spec.value_of(key)}); leave it out"
                 )
         spec = spec.with_settings(settings)
+    section = "privacy."
+    parameters = {
+        key.removeprefix(section): spec.value_of(key) for key in given if key.startswith(section)
+    }
+    refuse_unread(spec.privacy.mechanism, parameters)
     return spec
 
 
