@@ -1,8 +1,9 @@
 """Failures and Ctrl-C: exit codes, what is said, and what a stopped run leaves to be resumed."""
 
 import signal
-from collections.abc import Callable
+import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -10,13 +11,6 @@ from safetensors.numpy import load_file
 
 from calls import FILES, RUN, TINY, Feddep, history, interrupt_in, record
 from feddep.errors import RuntimeFailureError
-
-
-def fail_with(error: BaseException) -> Callable[..., None]:
-    def fail(*_: object, **__: object) -> None:
-        raise error
-
-    return fail
 
 
 @pytest.mark.parametrize(
@@ -36,7 +30,7 @@ def test_a_failure_is_one_sentence_and_an_exit_code(
     code: int,
     said: str,
 ):
-    monkeypatch.setattr("feddep.runs.pipeline.run", fail_with(error))
+    monkeypatch.setattr("feddep.runs.pipeline.run", Mock(side_effect=error))
     outcome = feddep(*RUN, "--json", "--out", "run")
     assert outcome.code == code
     assert outcome.out == ""
@@ -48,10 +42,44 @@ def test_a_failure_is_one_sentence_and_an_exit_code(
 def test_with_feddep_debug_an_unexpected_error_is_raised(
     feddep: Feddep, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("feddep.runs.pipeline.run", fail_with(KeyError("weights")))
+    monkeypatch.setattr("feddep.runs.pipeline.run", Mock(side_effect=KeyError("weights")))
     monkeypatch.setenv("FEDDEP_DEBUG", "1")
     with pytest.raises(KeyError):
         feddep(*RUN)
+
+
+BROKEN_METHOD = """\
+from feddep.method import Averaging, Method
+
+class Broken(Averaging):
+    def serve(self, spec, ask, state):
+        return {}["size"]
+
+    def rounds(self, spec):
+        return super().rounds({spec})
+
+METHOD = Method(name="broken", summary="It fails.", phases=(Broken(),))
+"""
+
+
+@pytest.mark.parametrize(
+    ("rounds", "said"),
+    [
+        ("spec", "line 5, in serve: KeyError: 'size'\n"),
+        ("'spec'", "line 8, in rounds: AttributeError: "),  # raised in what the method calls
+    ],
+)
+def test_an_error_in_a_method_of_one_s_own_is_told_with_its_place(
+    feddep: Feddep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounds: str, said: str
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "broken_method", raising=False)
+    Path("broken_method.py").write_text(BROKEN_METHOD.replace("{spec}", rounds))
+    outcome = feddep("run", *TINY, "--method", "broken_method:METHOD", "--out", "run")
+    assert outcome.code == 1
+    assert outcome.err.startswith(f"error: broken_method.py, {said}")
+    assert "should not happen" not in outcome.err
+    assert "FEDDEP_DEBUG" in outcome.err
 
 
 # Ctrl-C

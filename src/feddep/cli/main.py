@@ -8,8 +8,11 @@ import logging
 import os
 import signal
 import sys
+import sysconfig
+import traceback
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -94,11 +97,35 @@ def exit_code(commands: typer.Typer, name: str, arguments: Sequence[str] | None 
     except Exception as error:
         if "FEDDEP_DEBUG" in os.environ:
             raise
-        note(
-            f"error: {type(error).__name__}: {error}\nThis should not happen. "
-            "Set FEDDEP_DEBUG=1 to see where, and please report it."
-        )
+        _confess(error)
         return 1
+
+
+def _confess(error: Exception) -> None:
+    """Says where an unexpected error comes from: a method of the user's own, or this package."""
+    told = f"{type(error).__name__}: {error}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if _is_users(Path(frame.filename))]
+    if own:
+        place = f"{Path(own[-1].filename).name}, line {own[-1].lineno}, in {own[-1].name}"
+        note(f"error: {place}: {told}\nSet FEDDEP_DEBUG=1 to see the whole traceback.")
+        return
+    note(
+        f"error: {told}\nThis should not happen. "
+        "Set FEDDEP_DEBUG=1 to see where, and please report it."
+    )
+
+
+def _is_users(file: Path) -> bool:
+    """Whether a file is the user's: of neither this package, an installed one nor Python itself."""
+    python = (sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib"))
+    places = [Path(__file__).parents[1], *map(Path, python)]
+    installed = {"site-packages", "dist-packages"} & set(file.parts)
+    return (
+        file.is_file()  # unlike <string> and <frozen …>
+        and not installed
+        and not any(file.resolve().is_relative_to(place.resolve()) for place in places)
+    )
 
 
 def _explain(error: typer.BadParameter) -> None:
