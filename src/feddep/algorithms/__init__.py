@@ -52,7 +52,8 @@ def find_method(name: str) -> Method:
     its address, whatever it calls itself.
 
     Raises:
-        InputError: the name is unknown, or the module has no such method; it says why.
+        InputError: the name is unknown, the module has no such method, or the method takes the
+            preset of an unknown one; it says why.
     """
     if not isinstance(name, str):
         raise InputError(
@@ -60,10 +61,23 @@ def find_method(name: str) -> Method:
             f"(got {type(name).__name__})"
         )
     if is_import_path(name):
-        return replace(_imported(name), name=name)
+        found = replace(_imported(name), name=name)
+        _check_preset_of(found)
+        return found
     if name not in METHODS:
         raise unknown("method", name, METHODS)
     return METHODS[name]
+
+
+def _check_preset_of(method: Method) -> None:
+    """Refuses an unknown name, which would silently be a method without tuned settings."""
+    source = method.preset_of
+    if source is None or source in METHODS:
+        return
+    if is_import_path(source):
+        _imported(source)  # or it says why not
+        return
+    raise InputError(f"{method.name}, preset_of: {unknown('method', source, METHODS)}")
 
 
 def is_import_path(name: str) -> bool:
