@@ -12,7 +12,6 @@ from safetensors.numpy import load_file
 import feddep
 from agreement import assert_agree
 from feddep.algorithms import find_method
-from feddep.graph.folder import write_graph
 from feddep.graph.graph import Graph, Part
 from feddep.runs.files import read_record
 from feddep.runs.folder import RunFolder
@@ -78,7 +77,7 @@ def test_keywords_for_another_data_set_are_refused():
 
 @pytest.mark.parametrize("kind", [str, Path])
 def test_a_graph_folder_is_loaded(tmp_path: Path, small_graph: Graph, kind: type):
-    write_graph(small_graph, tmp_path / "mine")
+    feddep.write_graph(small_graph, tmp_path / "mine")
     assert feddep.load(kind(tmp_path / "mine")).nodes == small_graph.nodes
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from feddep.api import load, methods, open_run, partition, run
     from feddep.errors import FeddepError, InputError
+    from feddep.graph.folder import write_graph
     from feddep.graph.graph import Graph, Part
     from feddep.graph.interchange import from_pyg, to_pyg
     from feddep.graph.shard import Shards, read_shards, write_shards
@@ -33,6 +34,7 @@ _HOMES = {
     "feddep.api": ("load", "methods", "open_run", "partition", "run"),
     "feddep.errors": ("FeddepError", "InputError"),
     "feddep.runs.result": ("Result",),
+    "feddep.graph.folder": ("write_graph",),
     "feddep.graph.graph": ("Graph", "Part"),
     "feddep.graph.interchange": ("from_pyg", "to_pyg"),
     "feddep.graph.shard": ("Shards", "read_shards", "write_shards"),
@@ -57,6 +59,7 @@ __all__ = [
     "read_tables",
     "run",
     "to_pyg",
+    "write_graph",
     "write_shards",
 ]
 
