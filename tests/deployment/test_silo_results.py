@@ -14,6 +14,7 @@ from feddep.deployment.protocol import remote_runtime
 from feddep.deployment.protocol.federate import federate
 from feddep.errors import DataError, InputError, RuntimeFailureError
 from feddep.graph.shard import Shards
+from feddep.reports.run_page import write_run_page
 from feddep.runs import pipeline
 from feddep.runs.folder import RunFolder
 from feddep.runs.result import Result
@@ -198,6 +199,19 @@ def test_the_server_s_folder_knows_no_client(name: str, small_shards: Shards, tm
             _ = result.model
     else:
         assert result.predict(small_shards.graph).shape == (120, 3)
+
+
+def test_it_is_no_record_of_the_run_and_says_so(small_shards: Shards, tmp_path: Path):
+    federation = Federation(small_spec("fedavg", small_shards), small_shards, tmp_path)
+    federation.run()
+    result = federation.opened(1)
+    assert result.traffic == {}
+    assert repr(result) == "Result(fedavg, 3 clients, what client 1 kept)"
+    with pytest.raises(InputError, match=r"the run's record is with the server; copy"):
+        result.save(tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+    with pytest.raises(DataError, match="what a silo has of a run"):
+        write_run_page(federation.results(1))
 
 
 def test_a_folder_of_the_first_version_is_opened(small_shards: Shards, tmp_path: Path):

@@ -50,3 +50,15 @@ def test_a_graph_with_other_features_is_refused(classifier):
     graph = Graph.from_edges([], np.ones((2, 4)), [0, 1])
     with pytest.raises(InputError, match=r"trained on 60 features \(got a graph with 4\)"):
         classifier.predict(graph)
+
+
+@pytest.mark.parametrize("given", [None, "cora", np.ones((2, 60))], ids=["none", "name", "array"])
+def test_what_is_no_graph_is_refused(classifier, given):
+    for use in (classifier.predict, classifier.probabilities):
+        with pytest.raises(InputError, match=rf"a Graph .*\(got {type(given).__name__}\)"):
+            use(given)
+
+
+def test_it_is_shown_in_one_line_without_its_weights(classifier):
+    count = sum(array.size for array in classifier.weights.values())
+    assert repr(classifier) == f"Classifier(classes=3, features=60, weights={count})"

@@ -82,3 +82,11 @@ def test_a_damaged_history_is_an_error_with_its_file(tmp_path):
     (tmp_path / "history.jsonl").write_text("{")
     with pytest.raises(DataError, match=r"history\.jsonl"):
         write_run_page(tmp_path)
+
+
+def test_what_a_silo_kept_and_somebody_saved_as_a_run_has_no_page(tmp_path):
+    record = {"scores": {"global": {"test": None}}, "silo": {"run": "r", "client": 1}}
+    (tmp_path / "record.json").write_text(json.dumps(record))
+    with pytest.raises(DataError, match="there is no page about that"):
+        write_run_page(tmp_path)
+    assert not (tmp_path / "report.html").exists()

@@ -268,6 +268,13 @@ def test_other_features_are_refused(client: int | None, small_shards: Shards):
         result.predict(narrow, client)
 
 
+@pytest.mark.parametrize("client", [None, 0])
+def test_what_is_no_graph_is_refused(client: int | None, small_shards: Shards):
+    result = run_small("fedavg", small_shards)
+    with pytest.raises(InputError, match=r"expected a Graph .*\(got Shards\).*shards\[i\]"):
+        result.predict(small_shards, client)  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True)
 class Forgetful:
     """A mender of somebody's own that says nothing about after the run."""

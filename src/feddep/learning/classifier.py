@@ -31,6 +31,13 @@ class Classifier:
     spec: LearningSpec
     weights: Weights
 
+    def __repr__(self) -> str:
+        count = sum(array.size for array in self.weights.values())
+        return (
+            f"Classifier(classes={self.spec.classes}, features={self.spec.features}, "
+            f"weights={count})"
+        )
+
     def probabilities(self, graph: Graph) -> npt.NDArray[np.float64]:
         """Softmax over the classes for every node, ``(n, classes)``.
 
@@ -52,8 +59,10 @@ class Classifier:
         """A graph as a client's silo.
 
         Raises:
-            InputError: it has other feature columns than the classifier was trained on.
+            InputError: it is no graph, or has other feature columns than the classifier was
+                trained on.
         """
+        check_graph(graph)
         if graph.feature_count != self.spec.features:
             raise InputError(
                 f"this classifier was trained on {self.spec.features} features "
@@ -66,6 +75,15 @@ class Classifier:
         silo, model = mended.silo, self.spec.classifier(self.weights)
         with _one_thread(), mended.fitting(model) as fitting:
             return predict(fitting, silo.graph, silo.table, mended.missing_embeddings)
+
+
+def check_graph(given: object) -> None:
+    """Refuses what is no graph, before an attribute is missed somewhere deep inside."""
+    if not isinstance(given, Graph):
+        raise InputError(
+            f"expected a Graph to predict for (got {type(given).__name__}); feddep.load, "
+            "feddep.read_tables and feddep.from_pyg give one, shards[i] is that of client i"
+        )
 
 
 def softmax(scores: Tensor) -> npt.NDArray[np.float64]:

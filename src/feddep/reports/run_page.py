@@ -34,6 +34,11 @@ _SCORES = {
 def write_run_page(folder: Path, file: Path | None = None) -> Path:
     """Writes the page of a finished run, by default into its folder."""
     record = read_record(folder)
+    if "silo" in record:  # earlier versions could save one as a run
+        raise DataError(
+            f"{folder} holds what a silo has of a run, and there is no page about that; the run's "
+            "record is with the server"
+        )
     text = run_page(record, _read_history(folder))
     target = file or folder / NAME
     target.parent.mkdir(parents=True, exist_ok=True)

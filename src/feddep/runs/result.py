@@ -11,7 +11,7 @@ import numpy.typing as npt
 from feddep.algorithms import find_method
 from feddep.errors import InputError
 from feddep.graph.graph import Graph
-from feddep.learning.classifier import Classifier, softmax
+from feddep.learning.classifier import Classifier, check_graph, softmax
 from feddep.models.weights import Weights
 from feddep.privacy.events import Events
 from feddep.runs.clients import ClientPart, same_arrays
@@ -57,11 +57,21 @@ class Result:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
+        if self._of_silo:
+            return (
+                f"Result({self.spec.method}, {self.record['clients']} clients, "
+                f"what client {self.record['silo']['client']} kept)"
+            )
         shown = "–" if self.accuracy is None else f"{self.accuracy:.4f}"
         return (
             f"Result({self.spec.method} on {self.spec.dataset}, {self.record['clients']} clients, "
             f"{len(self.history)} rounds, test accuracy {shown})"
         )
+
+    @property
+    def _of_silo(self) -> bool:
+        """Whether it is what one silo kept of a federation: there is no record of the run."""
+        return "silo" in self.record
 
     @property
     def accuracy(self) -> float | None:
@@ -79,8 +89,11 @@ class Result:
 
     @property
     def traffic(self) -> dict[str, Any]:
-        """Bytes sent up and down, in all and by phase."""
-        return dict(self.record["traffic"])
+        """Bytes sent up and down, in all and by phase.
+
+        Empty in what a silo kept of a federation: the server counts.
+        """
+        return dict(self.record.get("traffic", {}))
 
     @property
     def generators(self) -> list[Weights]:
@@ -129,8 +142,9 @@ class Result:
             client: whose subgraph it is, 0 to M - 1.
 
         Raises:
-            InputError: the graph does not fit, or the run did not keep what is needed.
+            InputError: it is no graph or does not fit, or the run did not keep what is needed.
         """
+        check_graph(graph)
         if client is None:
             return self.model.probabilities(self._with_columns(graph, self.model))
         if client not in self.clients:
@@ -150,7 +164,16 @@ class Result:
         return with_fewer_columns(graph, self.spec)
 
     def save(self, path: str | Path) -> Path:
-        """Writes the run folder, for :func:`feddep.open_run`, and returns its path."""
+        """Writes the run folder, for :func:`feddep.open_run`, and returns its path.
+
+        Raises:
+            InputError: the folder cannot take it, or this is what a silo kept of a federation.
+        """
+        if self._of_silo:
+            raise InputError(
+                "this is what a silo kept of a federation, and the run's record is with the "
+                "server; copy the silo's folder instead"
+            )
         folder = RunFolder.claim(Path(path), self.spec, resume=False)
         weights = [model.weights for model in self.models]
         folder.finish(self.record, self.history, weights, self.clients, self.events_by_client)
