@@ -240,3 +240,16 @@ def test_so_does_a_client_in_process(small_shards):
     pool = pool_of(find_method(NAME), small_shards)
     with pytest.raises(InputError, match="unknown step of phase class_shares"):
         pool.handle([Request(0, "class_shares", "recount", 0)])
+
+
+def test_what_cannot_be_priced_is_not_run(module, small_shards, monkeypatch):
+    monkeypatch.setattr(module.ClassShares, "events", lambda *_: ["nothing"])
+    with pytest.raises(InputError, match=r"phase class_shares: expected events .*\(got str\)"):
+        pipeline.run(spec_of(find_method(NAME), small_shards), small_shards, start=None, workers=1)
+
+
+def test_a_method_that_never_scores_a_classifier_says_so(module, small_shards, monkeypatch):
+    alone = replace(module.METHOD, phases=(module.ClassShares(),))
+    monkeypatch.setattr(module, "METHOD", alone)
+    with pytest.raises(InputError, match="no phase of class_shares:METHOD says how good"):
+        pipeline.run(spec_of(find_method(NAME), small_shards), small_shards, workers=1)

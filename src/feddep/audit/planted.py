@@ -35,7 +35,7 @@ class Release(Phase[Silo, LearningSpec]):
     def steps(self, spec: LearningSpec) -> Steps:
         """What is sent has a row for each node, or for each edge."""
         sums: Content = Rows(Count.NODES, (spec.features,))
-        lists: Content = Rows(Count.NEIGHBOURS, (2,), "int64")
+        lists: Content = Rows(Count.NEIGHBOURS, (2,), "int32")
         return {"release": Step(reply={self.name: sums if self.name == SUMS else lists})}
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:

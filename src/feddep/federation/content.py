@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from feddep.federation.messages import Arrays
+from feddep.federation.messages import Arrays, group_of
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
@@ -327,6 +327,20 @@ class Gradients(Content):
                     f"{short(full)} has the shape {array.shape} and type {array.dtype} "
                     "where those of what was sent belong"
                 )
+
+
+def content_problems(arrays: Arrays, allowed: Mapping[str, Content], seen: Seen) -> Problems:
+    """What is wrong with the arrays of a message that may hold these groups."""
+    groups: dict[str, dict[str, Array]] = {}
+    for name, array in arrays.items():
+        if group_of(name) not in allowed:
+            yield f"the array {short(name)} is not declared"
+        groups.setdefault(group_of(name), {})[name] = array
+    for name, content in allowed.items():
+        if name in groups:
+            yield from content.problems(name, groups[name], seen)
+        elif not content.optional:
+            yield f"{name} is missing"
 
 
 def optional(content: Content) -> Content:

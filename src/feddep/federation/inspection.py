@@ -18,6 +18,7 @@ from feddep.federation.content import (
     Number,
     Problems,
     Seen,
+    content_problems,
     longest_row,
     short,
 )
@@ -145,16 +146,7 @@ def _content_problems(
     arrays: Arrays, allowed: Mapping[str, Content], expected: Expected, seen: Seen
 ) -> Problems:
     yield from _array_problems(arrays, expected.largest_bytes)
-    groups: dict[str, dict[str, np.ndarray]] = {}
-    for name, array in arrays.items():
-        if group_of(name) not in allowed:
-            yield f"the array {short(name)} is not declared"
-        groups.setdefault(group_of(name), {})[name] = array
-    for name, content in allowed.items():
-        if name in groups:
-            yield from content.problems(name, groups[name], seen)
-        elif not content.optional:
-            yield f"{name} is missing"
+    yield from content_problems(arrays, allowed, seen)
 
 
 def _array_problems(arrays: Arrays, largest_bytes: int) -> Problems:

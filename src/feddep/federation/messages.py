@@ -77,6 +77,20 @@ def group_of(key: str) -> str:
     return key.split("/", 1)[0]
 
 
+def settled(arrays: Arrays) -> dict[str, npt.NDArray[Any]]:
+    """The arrays as they are after any journey: in C order, and nobody can change them.
+
+    Whoever gets them by a function call has what it would have had over a network. Otherwise sums
+    would be taken in another order, and one client could change what the next one is sent.
+    """
+    found: dict[str, npt.NDArray[Any]] = {}
+    for name, array in arrays.items():
+        view = np.asarray(array, order="C").view()
+        view.flags.writeable = False
+        found[name] = view
+    return found
+
+
 def payload_bytes(arrays: Arrays) -> int:
     """Bytes of the arrays themselves; a message without arrays counts 0."""
     return sum(array.nbytes for array in arrays.values())

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from feddep.errors import RuntimeFailureError
+from feddep.errors import InputError, RuntimeFailureError
 from feddep.federation.content import Content, Number
-from feddep.federation.messages import Arrays, Reply, Request, State
+from feddep.federation.messages import Arrays, Reply, Request, State, settled
 from feddep.graph.graph import Graph
 from feddep.privacy.events import Event, FullNeighbours
 
@@ -40,6 +40,23 @@ class Step:
     reply: Mapping[str, Content] = field(default_factory=dict)
     numbers: Mapping[str, Number] = field(default_factory=dict)
     releases: int | None = None
+
+    def __post_init__(self) -> None:
+        wrong = [
+            f"{name} is {type(value).__name__}"
+            for values, kind in (
+                (self.request, Content),
+                (self.reply, Content),
+                (self.numbers, Number),
+            )
+            for name, value in values.items()
+            if not isinstance(value, kind)
+        ]
+        if wrong:
+            raise InputError(
+                "a step maps groups of arrays to a Content, such as Exactly((3,)), and numbers to "
+                f"Number.REAL or Number.COUNT (got: {', '.join(wrong)})"
+            )
 
 
 Steps = Mapping[str, Step]
@@ -88,7 +105,7 @@ class Ask:
             raise ValueError(f"expected arrays for {self.clients} clients (got {len(arrays)})")
         replies = self.send(
             [
-                Request(client, self.phase, step, self.round, own)
+                Request(client, self.phase, step, self.round, settled(own))
                 for client, own in enumerate(arrays)
             ]
         )

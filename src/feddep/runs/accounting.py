@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from feddep.algorithms.method import Method
+from feddep.errors import InputError
+from feddep.federation.phase import AnyPhase
 from feddep.graph.graph import Graph
 from feddep.learning.spec import LearningSpec
 from feddep.privacy.accountant import (
@@ -42,7 +44,7 @@ def mechanism_events(method: Method, learning: LearningSpec, graph: Graph) -> li
     if spec.mechanism == "one-shot":
         events.append(_one_shot(graph, learning.training.fanout))
     for phase in method.phases:
-        events += phase.events(learning, graph)
+        events += _declared(phase, learning, graph)
     return events
 
 
@@ -51,6 +53,17 @@ def response_event(epsilon: float, keep: float) -> RandomisedResponse | SparseRe
     if keep:
         return SparseResponse(keep, smallest_create(epsilon, keep))
     return RandomisedResponse(epsilon)
+
+
+def _declared(phase: AnyPhase, learning: LearningSpec, graph: Graph) -> list[Event]:
+    found = list(phase.events(learning, graph))
+    for event in found:
+        if not isinstance(event, Event):
+            raise InputError(
+                f"phase {phase.name}: expected events of feddep.privacy.events "
+                f"(got {type(event).__name__})"
+            )
+    return found
 
 
 def planned_messages(method: Method, learning: LearningSpec) -> list[Event]:

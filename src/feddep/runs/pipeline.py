@@ -4,11 +4,12 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
 
 from feddep.algorithms import find_method
 from feddep.algorithms.method import Method
-from feddep.errors import DivergedError
+from feddep.errors import DivergedError, InputError
 from feddep.federation.messages import State
 from feddep.federation.metering import Meter
 from feddep.federation.run_phases import run_phases
@@ -16,7 +17,7 @@ from feddep.graph.fingerprint import fingerprint
 from feddep.graph.shard import Shards
 from feddep.learning.classifier import Classifier
 from feddep.learning.spec import LearningSpec
-from feddep.privacy.events import Events
+from feddep.privacy.events import Event, Events
 from feddep.runs.accounting import mechanism_events, message_events, privacy_record
 from feddep.runs.clients import ClientPart
 from feddep.runs.folder import RunFolder
@@ -66,6 +67,7 @@ def run(
     """
     method = find_method(spec.method)
     learning = learning_spec_for(spec, shards.graph, method)
+    before = _about_clients(method, learning, shards)  # what cannot be priced is not run
     started = time.perf_counter()
     here = partial(InProcess, workers=workers or cores(), device=device)
     with (start or here)(shards, method, learning) as runtime:
@@ -81,7 +83,10 @@ def run(
         )
         kept = runtime.kept()
         states = [] if kept else runtime.states()  # a run that an earlier version began
-    events_by_client, edges, graphs = _about_clients(method, learning, shards, journal.meter)
+    events_by_client: list[Events] = [
+        [*own.events, *message_events(journal.meter.sent, client)]
+        for client, own in enumerate(before)
+    ]
     record = make_record(
         spec,
         split=shards.split,
@@ -92,7 +97,7 @@ def run(
         privacy=privacy_record(
             spec.privacy.mechanism,
             events_by_client,
-            edges,
+            [own.edges for own in before],
             spec.privacy.delta,
             spec.privacy.delta_prime,
         ),
@@ -109,11 +114,11 @@ def run(
     models = [Classifier(learning, weights) for weights in journal.classifiers]
     clients = {
         client: ClientPart.from_memory(
-            graph,
+            own.graph,
             kept[client] if kept else None,  # or they keep it to themselves
             states[client] if states else None,
         )
-        for client, graph in enumerate(graphs)
+        for client, own in enumerate(before)
     }
     result = Result(spec, record, journal.history, models, clients, events_by_client)
     if folder is not None:
@@ -121,19 +126,26 @@ def run(
     return result
 
 
-def _about_clients(
-    method: Method, learning: LearningSpec, shards: Shards, meter: Meter
-) -> tuple[list[Events], list[int], list[str]]:
-    """Each client's privacy events, number of edges, and fingerprint of its graph."""
-    events_by_client: list[Events] = []
-    edges: list[int] = []
-    graphs: list[str] = []
-    for client, graph in enumerate(client_graphs(shards, method)):  # one subgraph at a time
-        events = mechanism_events(method, learning, graph)
-        events_by_client.append([*events, *message_events(meter.sent, client)])
-        edges.append(graph.edges)
-        graphs.append(fingerprint(graph))
-    return events_by_client, edges, graphs
+@dataclass(frozen=True)
+class _AboutClient:
+    """What is known of a client before a run.
+
+    Attributes:
+        events: what the method will do with its edges.
+        edges: how many it has.
+        graph: fingerprint of its graph.
+    """
+
+    events: list[Event]
+    edges: int
+    graph: str
+
+
+def _about_clients(method: Method, learning: LearningSpec, shards: Shards) -> list[_AboutClient]:
+    return [
+        _AboutClient(mechanism_events(method, learning, graph), graph.edges, fingerprint(graph))
+        for graph in client_graphs(shards, method)  # one subgraph at a time
+    ]
 
 
 def run_method(
@@ -173,5 +185,10 @@ def run_method(
         if not (keep_diverged and journal.history):
             raise
         journal.diverged = str(error)
+    if not journal.history:
+        raise InputError(
+            f"no phase of {method.name} says how good a classifier is: one of them, such as "
+            "Averaging, must return a RoundReport of a round above 0"
+        )
     journal.finish()
     return journal

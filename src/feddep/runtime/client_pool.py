@@ -64,6 +64,7 @@ class ClientPool:
                 open_silo(client, graph, self.spec, self.device),
                 self.method.phases,
                 self.spec,
+                graph.nodes,
             )
             for client, graph in self.graphs.items()
         }

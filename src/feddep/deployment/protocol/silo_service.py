@@ -270,7 +270,7 @@ def _opened(service: SiloService, agreement: Agreement, client: int) -> Client:
     method = agreement.method
     secret = None if service.secret is None else Secret(service.secret, agreement.run)
     silo = open_silo(client, service.graph(), agreement.learning, torch.device("cpu"), secret)
-    return Client(silo, method.phases, agreement.learning)
+    return Client(silo, method.phases, agreement.learning, silo.graph.nodes)
 
 
 def _request_of(envelope: Envelope, known: Mapping[str, Any]) -> Request:
