@@ -253,3 +253,13 @@ def test_a_method_that_never_scores_a_classifier_says_so(module, small_shards, m
     monkeypatch.setattr(module, "METHOD", alone)
     with pytest.raises(InputError, match="no phase of class_shares:METHOD says how good"):
         pipeline.run(spec_of(find_method(NAME), small_shards), small_shards, workers=1)
+
+
+def test_a_silo_with_another_version_of_the_file_refuses(small_shards):
+    graph = small_shards.graph
+    spec = spec_of(find_method(NAME), small_shards)
+    plain = Agreement("run", spec, graph.feature_count, graph.classes, graph.nodes).to_plain()
+    assert Agreement.from_plain(plain).spec == spec
+    for other in ("0123456789abcdef", None):
+        with pytest.raises(InputError, match="is not the same here as at the server"):
+            Agreement.from_plain(plain | {"method_file": other})

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from feddep.algorithms import find_method
+from feddep.algorithms import find_method, fingerprint
 from feddep.algorithms.method import Method
 from feddep.errors import InputError
 from feddep.federation.content import Content, Weights
@@ -117,6 +117,7 @@ class Agreement:
             "features": self.features,
             "classes": self.classes,
             "nodes": self.nodes,
+            "method_file": fingerprint(self.spec.method),
         }
 
     @classmethod
@@ -131,7 +132,13 @@ class Agreement:
             sizes = [int(values[name]) for name in ("features", "classes", "nodes")]
         except (LookupError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"expected an agreement, got something else ({error!r})") from None
-        return cls(run, RunSpec.from_toml(text), *sizes)
+        found = cls(run, RunSpec.from_toml(text), *sizes)
+        if values.get("method_file") != fingerprint(found.spec.method):
+            raise InputError(
+                f"the file of {found.spec.method} is not the same here as at the server; install "
+                "the same version of it everywhere"
+            )
+        return found
 
 
 def digest_of(known: Mapping[str, Any]) -> str:
