@@ -260,6 +260,6 @@ def test_a_silo_with_another_version_of_the_file_refuses(small_shards):
     spec = spec_of(find_method(NAME), small_shards)
     plain = Agreement("run", spec, graph.feature_count, graph.classes, graph.nodes).to_plain()
     assert Agreement.from_plain(plain).spec == spec
-    for other in ("0123456789abcdef", None):
+    for other in ("0123456789abcdef", "", None):
         with pytest.raises(InputError, match="is not the same here as at the server"):
             Agreement.from_plain(plain | {"method_file": other})
