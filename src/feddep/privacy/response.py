@@ -12,6 +12,8 @@ first decides, q₀ = q₁e^-ε; above it the second, and q₀ grows steeply.
 
 import math
 
+from feddep.privacy.events import RandomisedResponse, SparseResponse
+
 _LARGEST_EXPONENT = 700.0  # e^709 is too large for a float
 
 
@@ -44,3 +46,10 @@ def largest_keep(epsilon: float, create: float) -> float:
     """The largest q₁ that q₀ allows: min(q₀e^ε, 1 - (1 - q₀)e^-ε)."""
     exponent = min(epsilon, _LARGEST_EXPONENT)
     return min(create * math.exp(exponent), 1 - (1 - create) * math.exp(-exponent))
+
+
+def response_event(epsilon: float, keep: float) -> RandomisedResponse | SparseResponse:
+    """Randomised response at ε: symmetric, or with edges kept at a rate of its own."""
+    if keep:
+        return SparseResponse(keep, smallest_create(epsilon, keep))
+    return RandomisedResponse(epsilon)

@@ -22,10 +22,11 @@ from feddep.privacy.events import (
     OneShotSampling,
 )
 from feddep.privacy.occurrences import touched_examples
+from feddep.privacy.response import response_event
 from feddep.privacy.sampling import one_shot_delta, paper_step
 from feddep.privacy.spec import mechanism_named, refuse_unread
 from feddep.privacy.statement import statement
-from feddep.runs.accounting import edge_entry, finite, plain, privacy_record, response_event
+from feddep.runs.accounting import edge_entry, finite, plain, privacy_record
 from feddep.runs.files import read_record
 from feddep.runs.opening import read_events
 

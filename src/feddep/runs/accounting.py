@@ -27,10 +27,8 @@ from feddep.privacy.events import (
     Message,
     NoisedGradients,
     OneShotSampling,
-    RandomisedResponse,
-    SparseResponse,
 )
-from feddep.privacy.response import smallest_create
+from feddep.privacy.response import response_event
 from feddep.privacy.sampling import one_shot_delta
 from feddep.privacy.statement import statement
 
@@ -46,13 +44,6 @@ def mechanism_events(method: Method, learning: LearningSpec, graph: Graph) -> li
     for phase in method.phases:
         events += _declared(phase, learning, graph)
     return events
-
-
-def response_event(epsilon: float, keep: float) -> RandomisedResponse | SparseResponse:
-    """Randomised response at ε: symmetric, or with edges kept at a rate of its own."""
-    if keep:
-        return SparseResponse(keep, smallest_create(epsilon, keep))
-    return RandomisedResponse(epsilon)
 
 
 def _declared(phase: AnyPhase, learning: LearningSpec, graph: Graph) -> list[Event]:
