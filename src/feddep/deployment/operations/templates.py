@@ -87,6 +87,13 @@ smallest_cluster = 5
 # The highest privacy loss ε for one edge in one run: a number, or "unbounded", which also accepts
 # runs without any formal guarantee.
 highest_epsilon = "unbounded"
+
+# Plain numbers (scores, counts, losses) that may leave. Without this line all that the method
+# declares may.
+# numbers = ["loss", "training_nodes", "val_correct", "val_total", "test_correct", "test_total"]
+
+# How often one group of arrays may leave in a run. Without this line: rounds + 1.
+# releases = 101
 """
 
 NGINX = Template("""\
