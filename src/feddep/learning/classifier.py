@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from feddep.learning.evaluation import predict
 from feddep.learning.mending import Mended
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
+from feddep.models.sage import Convolution
 from feddep.models.weights import Weights
 
 
@@ -69,6 +71,16 @@ class Classifier:
                 f"(got a graph with {graph.feature_count})"
             )
         return Silo(client, graph, self.spec, torch.device("cpu"))
+
+    def weight_ratio(self) -> float | None:
+        """‖W_z‖ ÷ ‖W_x‖ of the first layer that takes z̄; None if no layer does."""
+        model = self.spec.classifier(self.weights)
+        last = cast(Convolution, model.convolutions[-1])
+        pairs = ((model.embedding, model.features), (last.embedding, last.neighbours))
+        for z, x in pairs:
+            if z is not None:
+                return float(z.detach().norm() / x.detach().norm())
+        return None
 
     def scores(self, mended: Mended) -> Tensor:
         """Class scores before softmax, ``(n, classes)``, the same as in a run."""

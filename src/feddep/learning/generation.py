@@ -6,7 +6,9 @@ Source: the paper's section 3.2. For silo i, over the nodes v that remain after 
                        + βᶠ Σ_p min over prototypes z' of v's hidden neighbours ‖z̃ᵖ_v − z'‖²
                        + βⁿ Σ_{j≠i} Σ_p min over z' in Z'_j ‖z̃ᵖ_v − z'‖² ],
 
-p over the kept rows. A node without hidden neighbours adds nothing to the second term.
+p over the kept rows. A node without hidden neighbours adds nothing to the second term. Unless
+``generator.distances`` is ``summed``, squared distances are divided by √d_z and the third term by
+M − 1; :class:`~feddep.models.generator.GeneratorSpec` says why.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -85,6 +87,7 @@ def reconstruction_loss(generated: Generated, targets: Targets, spec: GeneratorS
     own = torch.where(of_rows.any(dim=1), nearest, 0.0)
 
     foreign = torch.zeros_like(own)
+    silos = max(1, len(targets.foreign))
     if targets.foreign:
         distances = squared_distances(rows, torch.cat(list(targets.foreign)))
         sizes = [len(centres) for centres in targets.foreign]
@@ -92,14 +95,35 @@ def reconstruction_loss(generated: Generated, targets: Targets, spec: GeneratorS
             foreign = foreign + to_silo.amin(dim=1)
     if targets.pulled is not None:
         pulled = targets.pulled.flatten(0, 1)[generated.places]
+        silos = max(1, targets.pulls)
         foreign = targets.pulls * (generated.rows - pulled).square().sum(dim=1)
 
+    per_row, per_silo = distance_scales(spec, rows.shape[1], silos)
     total = (
         spec.degree_weight * degree
-        + spec.own_weight * (own * kept).sum()
-        + spec.foreign_weight * (foreign * kept).sum()
+        + spec.own_weight * per_row * (own * kept).sum()
+        + spec.foreign_weight * per_row * per_silo * (foreign * kept).sum()
     )
     return total / len(generated.degree)
+
+
+def distance_scales(spec: GeneratorSpec, width: int, silos: int) -> tuple[float, float]:
+    """What squared distances are multiplied by, and besides those to other silos' prototypes."""
+    if spec.distances == "summed":
+        return 1.0, 1.0
+    return width**-0.5, 1 / silos
+
+
+def centred(missing: Tensor) -> Tensor:
+    """Generated embeddings minus their mean over the nodes; nodes without any stay at zero.
+
+    A node without generated neighbours then looks like an average one to F, and so does every
+    node at the paper's inference, z̄ = 0.
+    """
+    has_any = missing.any(dim=1)
+    if not has_any.any():
+        return missing
+    return torch.where(has_any.unsqueeze(1), missing - missing[has_any].mean(dim=0), 0.0)
 
 
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
@@ -206,7 +230,9 @@ class GeneratorTraining:
         seeds: Seeds,
         targets: Targets | None = None,
     ) -> None:
-        """One step of DGen on Lⁿ + Lᶜ: F's gradient reaches DGen through z̄.
+        """Some steps of DGen on Lⁿ + Lᶜ: F's gradient reaches DGen through z̄.
+
+        z̄ is centred as F knows it, but over the nodes around the batch, not all of the silo's.
 
         F itself is not changed here. It minimises Lᶜ in its own epoch, so all methods take the
         same number of steps on F.
@@ -224,15 +250,22 @@ class GeneratorTraining:
                 batch = everywhere.sample(chosen, sampling)
                 around = everywhere.sample(batch.nodes, sampling)
                 embeddings = generator(silo.table, around, noise).mean()
+                if silo.spec.generator.centred:
+                    embeddings = centred(embeddings)
                 scores = classifier(silo.table, batch, embeddings)
                 loss = loss + cross_entropy(scores, silo.labels[batch.targets])
             gradients = torch.autograd.grad(loss, parameters)
             descend(parameters, gradients, silo.spec.generator.learning_rate, 0.0)
 
-    def mend(self, generator: DeepGenerator, seeds: Seeds) -> npt.NDArray[np.float32]:
-        """z̄ of every node of the silo, ``(n, d_z)``, from sampled neighbours."""
-        found = self.generated(generator, seeds)
-        return np.concatenate([generated.mean().cpu().numpy() for _, generated in found])
+    def mend(
+        self, generator: DeepGenerator, seeds: Seeds
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """z̄, ``(n, d_z)``, and ñ, ``(n,)``, of every node of the silo, from sampled neighbours."""
+        found = [generated for _, generated in self.generated(generator, seeds)]
+        missing = torch.cat([generated.mean() for generated in found])
+        if self.silo.spec.generator.centred:
+            missing = centred(missing)
+        return missing.cpu().numpy(), torch.cat([g.degree for g in found]).cpu().numpy()
 
     def generated(
         self, generate: Callable[[FeatureTable, EgoGraphs, np.random.Generator], T], seeds: Seeds

@@ -122,7 +122,8 @@ class Averaging(Phase[Silo, LearningSpec]):
             metrics = asdict(score(classifier, graph, table, mended.missing_embeddings))
             if request.step == "score":
                 return Reply(request.client, metrics=metrics), state
-            metrics["loss"] = trainer(classifier, mended.silo, seeds, mended.missing_embeddings)
+            missing = mended.embeddings_in_training
+            metrics["loss"] = trainer(classifier, mended.silo, seeds, missing)
         metrics["training_nodes"] = len(silo.graph.members(Part.TRAIN))
         weights = to_arrays(model)
         spec = silo.spec.training

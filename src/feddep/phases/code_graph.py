@@ -3,14 +3,15 @@
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from feddep.federation.content import Count, Rows, optional
 from feddep.federation.messages import Arrays, Reply, Request, State
 from feddep.federation.phase import Ask, Phase, Step, Steps
 from feddep.graph.graph import Graph
 from feddep.learning.code_graph import nearest_elsewhere
+from feddep.learning.generation import centred
 from feddep.learning.local_gnn import known_embeddings
-from feddep.learning.mending import centred
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
 from feddep.privacy.events import Event
@@ -60,8 +61,7 @@ class CodeGraph(Phase[Silo, LearningSpec]):
             noise = silo.spec.embedding.code_noise
             drawn = silo.seeds.stream(self.name).standard_normal(embeddings.shape, np.float32)
             codes = embeddings + np.float32(noise) * drawn
-            kept = {name: array for name, array in state.items() if name != "embeddings"}
-            return Reply(request.client, {"codes": codes}), kept
+            return Reply(request.client, {"codes": codes}), {**state, "embeddings": embeddings}
         if "neighbours" not in request.arrays:
             return Reply(request.client), state
         missing = np.array(request.arrays["neighbours"])
@@ -70,5 +70,5 @@ class CodeGraph(Phase[Silo, LearningSpec]):
         without = silo.seeds.stream(self.name, "keep").random(len(missing))
         missing[without >= silo.spec.generator.keep] = 0
         if silo.spec.generator.centred:
-            missing = centred(missing)
+            missing = centred(torch.from_numpy(missing)).numpy()
         return Reply(request.client), {**state, "missing_embeddings": missing}

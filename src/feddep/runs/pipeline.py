@@ -21,6 +21,7 @@ from feddep.privacy.events import Event, Events
 from feddep.runs.accounting import mechanism_events, message_events, privacy_record
 from feddep.runs.clients import ClientPart
 from feddep.runs.folder import RunFolder
+from feddep.runs.generation import generation_record
 from feddep.runs.journal import Journal, Watcher
 from feddep.runs.records import make_record, sizes_of
 from feddep.runs.result import Result
@@ -81,12 +82,24 @@ def run(
             stop_requested=stop_requested,
             keep_diverged=keep_diverged,
         )
-        kept = runtime.kept()
-        states = [] if kept else runtime.states()  # a run that an earlier version began
+        kept, states = runtime.kept(), runtime.states()
     events_by_client: list[Events] = [
         [*own.events, *message_events(journal.meter.sent, client)]
         for client, own in enumerate(before)
     ]
+    models = [Classifier(learning, weights) for weights in journal.classifiers]
+    clients = {
+        client: ClientPart.from_memory(
+            own.graph,
+            kept[client] if kept else None,  # or they keep it to themselves
+            states[client] if states else None,
+        )
+        for client, own in enumerate(before)
+    }
+    began = time.perf_counter()
+    same = models[0] if len(models) == 1 else None
+    generation = generation_record(method, same, shards, clients, states)
+    journal.measuring_seconds += time.perf_counter() - began
     record = make_record(
         spec,
         split=shards.split,
@@ -101,6 +114,7 @@ def run(
             spec.privacy.delta,
             spec.privacy.delta_prime,
         ),
+        generation=generation,
         seconds={
             "total": sum(journal.seconds.values()),
             "phases": journal.seconds,
@@ -111,15 +125,6 @@ def run(
     )
     if journal.diverged:
         record["diverged"] = journal.diverged
-    models = [Classifier(learning, weights) for weights in journal.classifiers]
-    clients = {
-        client: ClientPart.from_memory(
-            own.graph,
-            kept[client] if kept else None,  # or they keep it to themselves
-            states[client] if states else None,
-        )
-        for client, own in enumerate(before)
-    }
     result = Result(spec, record, journal.history, models, clients, events_by_client)
     if folder is not None:
         folder.finish(record, journal.history, journal.classifiers, clients, events_by_client)

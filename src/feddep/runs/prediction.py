@@ -27,7 +27,7 @@ def mended_for(
         raise _not_kept(client, "which graph it had, so whether to perturb this one is unknown")
     if own_graph and hidden and part.draws == "seed":
         silo = open_silo(client, graph, silo.spec, silo.device)
-    phase = _averaging(method)
+    phase = averaging_of(method)
     if phase is None:
         return Mended(silo)
     if phase.mender is not None:
@@ -35,7 +35,7 @@ def mended_for(
     return phase.mended_again(silo, part.memory, own_graph=own_graph)
 
 
-def _averaging(method: Method) -> Averaging | None:
+def averaging_of(method: Method) -> Averaging | None:
     """The phase in which classifiers are scored on mended graphs, if there is one."""
     found = [phase for phase in method.phases if isinstance(phase, Averaging)]
     return found[-1] if found else None
