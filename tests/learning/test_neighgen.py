@@ -218,7 +218,8 @@ def test_a_step_has_the_generator_s_rate_and_the_weight_of_foreign_distances(tra
     generator = training.generator()
     before = to_arrays(generator)
     gradients = {name: np.ones_like(before[name]) for name in HEAD}
-    descend(generator, gradients, GeneratorSpec(learning_rate=0.5, foreign_weight=3.0))
+    spec = GeneratorSpec(learning_rate=0.5, foreign_weight=3.0, distances="summed")
+    descend(generator, gradients, spec)
     after = to_arrays(generator)
     for name in before:
         step = 1.5 if name in HEAD else 0

@@ -13,7 +13,7 @@ from torch.nn.functional import smooth_l1_loss
 from feddep.graph.graph import Features
 from feddep.graph.sampling import EgoGraphs
 from feddep.learning.expansion import stacked
-from feddep.learning.generation import GeneratorTraining
+from feddep.learning.generation import GeneratorTraining, distance_scales
 from feddep.learning.spec import LearningSpec
 from feddep.models.generator import HEAD, DeepGenerator, GeneratorSpec, rows_at, select
 from feddep.models.kernels import FeatureTable
@@ -53,7 +53,8 @@ def train(
         nearest = _nearest(rows, features[hidden], is_own[:, hidden])
         own = (rows - nearest).square().sum()
         wrong = smooth_l1_loss(degree, targets.missing_degree, reduction="sum")
-        return (spec.degree_weight * wrong + spec.own_weight * own) / len(inputs)
+        scale, _ = distance_scales(spec, rows.shape[1], 1)
+        return (spec.degree_weight * wrong + spec.own_weight * scale * own) / len(inputs)
 
     return training.minimise(loss, generator, seeds, epochs)
 
@@ -66,7 +67,7 @@ def shared(training: GeneratorTraining, generator: DeepGenerator, seeds: Seeds) 
     ego = training.sample(training.silo.spec.generator.batch_size, seeds)
     with torch.no_grad():
         inputs, degree = generator.encode(training.table, ego, seeds.stream("noise"))
-    taken = torch.arange(generator.spec.slots) < torch.round(degree.cpu()).unsqueeze(1)
+    taken = select(degree, generator.spec, seeds.stream("kept")).bool().cpu()
     head = {name: array.detach().cpu().numpy() for name, array in generator.head.items()}
     return {**head, "inputs": inputs.cpu().numpy(), "kept": taken.numpy()}
 
@@ -87,7 +88,8 @@ def pull(sent: Arrays, features: Features) -> Arrays:
 
 def descend(generator: DeepGenerator, gradients: Arrays, spec: GeneratorSpec) -> None:
     """A step along the other silos' gradients."""
-    rate = spec.learning_rate * spec.foreign_weight
+    scale, _ = distance_scales(spec, generator.embedding, 1)
+    rate = spec.learning_rate * spec.foreign_weight * scale
     with torch.no_grad():
         for name, gradient in gradients.items():
             parameter: Tensor = getattr(generator, name)

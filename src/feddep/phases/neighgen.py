@@ -26,9 +26,11 @@ from feddep.federation.phase import Ask, Phase, Step, Steps
 from feddep.graph.graph import Graph
 from feddep.learning import neighgen
 from feddep.learning.expansion import features_to
+from feddep.learning.generation import distance_scales
 from feddep.learning.mending import (
     forget_generator_training,
     generator_training,
+    warn_if_dead,
     with_nodes_as_prototypes,
 )
 from feddep.learning.silo import Silo
@@ -82,7 +84,7 @@ class NeighGenTraining(Phase[Silo, LearningSpec]):
         return []
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
-        """Passes generators and inputs on to all others, and their summed gradients back."""
+        """Passes generators and inputs on to all others, and their gradients back."""
         shared = {reply.client: reply.arrays for reply in ask.all("share")}
         sums: dict[int, Arrays] = {}
         for some in _at_once(shared, ask.clients):
@@ -93,7 +95,9 @@ class NeighGenTraining(Phase[Silo, LearningSpec]):
             replies = ask.each("compare", others)
             found = [group(reply.arrays, "gradients") for reply in replies]
             for client in some:
-                total = _total([group(own, str(client)) for own in found])
+                parts = [part for own in found if (part := group(own, str(client)))]
+                _, scale = distance_scales(spec.generator, spec.features, max(1, len(parts)))
+                total = _total(parts, np.float32(scale))
                 sums[client] = grouped("gradients", total)
         last = ask.round == self.rounds(spec) - 1
         step = "train and generate" if last else "train"
@@ -126,6 +130,7 @@ class NeighGenTraining(Phase[Silo, LearningSpec]):
         state = {**state, **grouped("generator", to_arrays(generator))}
         if request.step == "train and generate":
             links, features = neighgen.generate(training, generator, seeds.child("generate"))
+            warn_if_dead(silo, group(state, "generator"), generated=bool(len(links)))
             forget_generator_training(silo)  # it holds the features as a dense array
             kept = {n: a for n, a in state.items() if n not in ("prototypes", "cluster")}
             state = {**kept, **grouped("added", {"links": links, **features_to(features)})}
@@ -162,10 +167,10 @@ def _clients_of(arrays: Arrays) -> dict[str, dict[str, npt.NDArray[np.float32]]]
     return {client: dict(group(arrays, client)) for client in clients}
 
 
-def _total(parts: Sequence[Arrays]) -> dict[str, npt.NDArray[np.float32]]:
-    """Sums by name, in the clients' order; a client sends none about itself."""
+def _total(parts: Sequence[Arrays], scale: np.float32) -> dict[str, npt.NDArray[np.float32]]:
+    """Sums by name, in the clients' order, times a number; a client sends none about itself."""
     total: dict[str, npt.NDArray[np.float32]] = {}
     for arrays in parts:
         for name, array in arrays.items():
             total[name] = total[name] + array if name in total else np.array(array)
-    return total
+    return {name: scale * array for name, array in total.items()}
