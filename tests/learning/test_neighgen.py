@@ -189,9 +189,10 @@ class TestShared:
 
     def test_as_many_rows_count_as_the_generator_thinks_are_missing(self, training):
         generator = training.generator()
+        generator.spec = replace(generator.spec, keep=1.0)
         with torch.no_grad():
             generator.degree.zero_()
-            for degree, rows in [(0.4, 0), (1.6, 2), (50.0, SLOTS)]:
+            for degree, rows in [(0.0, 0), (2.0, 2), (50.0, SLOTS)]:
                 generator.degree_bias.fill_(degree)
                 kept = shared(training, generator, Seeds(0))["kept"]
                 assert kept.tolist() == [[slot < rows for slot in range(SLOTS)]] * BATCH

@@ -95,7 +95,7 @@ class TestMessages:
                 features = run.clients.silos[request.client].graph.features
                 assert same(group(found, str(other)), pull(sent, features))
 
-    def test_a_client_gets_the_sum_of_the_others_gradients(self, run):
+    def test_a_client_gets_the_mean_of_the_others_gradients(self, run):
         found = [group(reply.arrays, "gradients") for _, reply in run.clients.of("compare")]
         for request, _ in run.clients.of("train"):
             one, two = (
@@ -107,7 +107,7 @@ class TestMessages:
             assert total.keys() == set(HEAD)
             for name in HEAD:
                 scale = np.abs(one[name]) + np.abs(two[name])
-                assert_agree(total[name], one[name] + two[name], terms=2, scale=scale)
+                assert_agree(total[name], (one[name] + two[name]) / 2, terms=3, scale=scale)
 
     def test_nothing_of_the_encoder_leaves_the_silo(self, run):
         allowed = {f"neighgen/{name}" for name in (*HEAD, "inputs", "kept")}

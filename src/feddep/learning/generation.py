@@ -263,6 +263,8 @@ class GeneratorTraining:
         """z̄, ``(n, d_z)``, and ñ, ``(n,)``, of every node of the silo, from sampled neighbours."""
         found = [generated for _, generated in self.generated(generator, seeds)]
         missing = torch.cat([generated.mean() for generated in found])
+        if not missing.isfinite().all():  # DGen has run away, which need not take F with it
+            missing = torch.zeros_like(missing)
         if self.silo.spec.generator.centred:
             missing = centred(missing)
         return missing.cpu().numpy(), torch.cat([g.degree for g in found]).cpu().numpy()
