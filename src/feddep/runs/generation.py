@@ -14,7 +14,7 @@ from feddep.graph.shard import Shards
 from feddep.learning.classifier import Classifier
 from feddep.learning.expansion import features_from
 from feddep.learning.generation_quality import SiloQuality, measure_generation
-from feddep.learning.mending import Mended
+from feddep.learning.mending import Mended, Recalling
 from feddep.learning.silo import Silo, open_silo
 from feddep.phases.averaging import Averaging
 from feddep.runs.clients import ClientPart
@@ -38,7 +38,7 @@ def generation_record(
         states: each client's memory after the last round, for its nodes' own embeddings.
     """
     phase = averaging_of(method)
-    if phase is None or phase.mender is None or classifier is None:
+    if phase is None or not isinstance(phase.mender, Recalling) or classifier is None:
         return None
     if not states or any(part.mending is None for part in clients.values()):
         return None

@@ -45,8 +45,9 @@ WITH_EMBEDDINGS: Space = {
     "embedding.warm_start": [False, True],
     "generator.keep": [0.2, 0.5, 1.0],
     "generator.pool": ["all", "val"],
-    "generator.epochs": [10, 20, 40],
-    "generator.learning_rate": [0.01, 0.03],
+    "generator.epochs": [20, 50],
+    "generator.learning_rate": [0.03, 0.1],
+    "generator.shown": [0.2, 0.5],
 }
 _FIRST_TRIAL: Mapping[str, Any] = {"training.rounds": 100}
 _DECIDED_HERE = ("method", "dataset", "preset", "seed")
