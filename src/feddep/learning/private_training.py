@@ -35,7 +35,7 @@ def embedding_gradients(
     """The event of DP-SGD on a silo's local GNN, as the spec asks for it."""
     examples, batch = len(graph.members(Part.TRAIN)), spec.training.batch_size
     if not spec.privacy.edges_capped:
-        return dp_sgd_event(spec.privacy, examples, batch, spec.embedding.epochs)
+        return dp_sgd_event(spec.privacy, "embeddings", examples, batch, spec.embedding.epochs)
     return capped_event(
         spec.privacy,
         purpose="embeddings",
@@ -51,16 +51,19 @@ def embedding_gradients(
 
 def classifier_gradients(
     spec: LearningSpec, graph: Graph, phase: str = "averaging"
-) -> CappedGradients:
+) -> NoisedGradients:
     """The event of DP-SGD on F in all rounds of averaging, as the spec asks for it."""
-    training = spec.training
+    training, examples = spec.training, len(graph.members(Part.TRAIN))
+    epochs = training.rounds * training.local_epochs
+    if not spec.privacy.edges_capped:
+        return dp_sgd_event(spec.privacy, "classifier", examples, training.batch_size, epochs)
     return capped_event(
         spec.privacy,
         purpose="classifier",
         phase=phase,
-        examples=len(graph.members(Part.TRAIN)),
+        examples=examples,
         batch=training.batch_size,
-        epochs=training.rounds * training.local_epochs,
+        epochs=epochs,
         trainings=training.rounds,
         hops=spec.model.layers,
         edges=graph.edges,

@@ -186,14 +186,20 @@ def noise_for(epsilon: float, delta: float, rate: float, steps: int) -> float:
     return float(found)
 
 
-def dp_sgd_event(spec: PrivacySpec, examples: int, batch: int, epochs: int) -> NoisedGradients:
+def dp_sgd_event(
+    spec: PrivacySpec,
+    purpose: Literal["embeddings", "classifier"],
+    examples: int,
+    batch: int,
+    epochs: int,
+) -> NoisedGradients:
     """DP-SGD as a spec asks for it: with its noise, or with the noise that its ε needs."""
     rate = min(1.0, batch / max(1, examples))
     steps = epochs * math.ceil(examples / batch)
     noise = spec.noise
     if spec.epsilon and steps:
         noise = noise_for(spec.epsilon, spec.delta, rate, steps)
-    return NoisedGradients("embeddings", noise, spec.clip, rate, steps)
+    return NoisedGradients(purpose, noise, spec.clip, rate, steps)
 
 
 def capped_event(
@@ -221,7 +227,7 @@ def capped_event(
         hops: of an example's ego-graph.
         edges: of the client's graph.
     """
-    plain = dp_sgd_event(replace(spec, epsilon=0.0), examples, batch, epochs)
+    plain = dp_sgd_event(replace(spec, epsilon=0.0), purpose, examples, batch, epochs)
     touched = min(examples, touched_examples(spec.occurrences, hops))
     noise = plain.noise
     if spec.epsilon and plain.steps:
