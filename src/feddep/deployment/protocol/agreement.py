@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from feddep.algorithms import find_method, fingerprint
@@ -94,7 +95,7 @@ class Agreement:
         """The method to run."""
         return find_method(self.spec.method)
 
-    @property
+    @cached_property
     def learning(self) -> LearningSpec:
         """The learning settings, as the phases need them."""
         return learning_spec_of(self.spec, self.features, self.classes, self.method)
@@ -104,7 +105,7 @@ class Agreement:
         """What the server may give every silo at the end."""
         return {"classifier": Weights(self.learning.classifier_shapes, optional=True)}
 
-    @property
+    @cached_property
     def expected(self) -> Expected:
         """What messages may hold."""
         return expected_of(self.method, self.learning, self.nodes)
