@@ -7,6 +7,7 @@ client that is restarted in round 17 draws in round 17 what it would have drawn 
 """
 
 import hashlib
+import hmac
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,7 +35,19 @@ class Seeds:
 
     def integer(self, *names: str | int) -> int:
         """A 128-bit seed for the stream at ``names``, for libraries that take an integer."""
-        # int: numpy's 3 prints as np.int64(3), and would name another stream than Python's 3.
-        whole = (self.root, *self.path, *names)
-        text = repr(tuple(name if isinstance(name, str) else int(name) for name in whole))
-        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "big")
+        text = _spelt((self.root, *self.path, *names))
+        return int.from_bytes(hashlib.sha256(text).digest()[:16], "big")
+
+    def key(self, *names: str | int) -> bytes:
+        """32 bytes for a cryptographic stream at ``names``, if the root is a secret.
+
+        HMAC-SHA256 under the root's decimal digits of the text ``('key', …)``, which holds the
+        whole path. Whoever learns one key learns nothing about the root or any other key.
+        """
+        text = _spelt(("key", *self.path, *names))
+        return hmac.digest(str(self.root).encode(), text, "sha256")
+
+
+def _spelt(names: tuple[str | int, ...]) -> bytes:
+    # int: numpy's 3 prints as np.int64(3), and would name another stream than Python's 3.
+    return repr(tuple(name if isinstance(name, str) else int(name) for name in names)).encode()

@@ -115,3 +115,31 @@ def test_between_two_thresholds_a_coin_decides():
     assert found_at(curve, 0.01) == pytest.approx(0.4)
     steep = Curve(np.array([0, 0.01, 0.01, 1]), np.array([0, 0.2, 0.7, 1]))
     assert found_at(steep, 0.01) == pytest.approx(0.7)
+
+
+def noised_sums(epsilon):
+    return spec_of(
+        privacy__mechanism="aggregation-perturbation",
+        privacy__epsilon=epsilon,
+        privacy__delta=1e-7,
+    )
+
+
+@pytest.mark.parametrize(("epsilon", "most"), [(1.0, 1.0), (4.0, 4.0), (400.0, None)])
+def test_noised_sums_show_what_their_noise_allows(epsilon, most):
+    found = audit(noised_sums(epsilon), Plan())
+    outcome = found["attacks"]["noised sums"]
+    assert list(found["attacks"]) == ["noised sums"], "no classifier reads a list"
+    if most is None:
+        assert found["claim"]["verdict"] == "none"
+        assert outcome["bound"] > 1
+    else:
+        assert 0.9 * epsilon < found["claim"]["epsilon"] <= most
+        assert outcome["bound"] < found["claim"]["epsilon"]
+        assert outcome["p_claim"] > 0.001
+    assert "handed the sums as the mechanism left them" in " ".join(sentences(found))
+
+
+def test_noised_sums_have_no_lists_to_leak():
+    with pytest.raises(InputError, match="leave out --plant-leak"):
+        audit(noised_sums(1.0), Plan(leak=True))

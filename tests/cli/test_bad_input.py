@@ -26,7 +26,12 @@ BAD = {
     "a mechanism": (["run", "--mechanism", "laplace"], ["privacy.mechanism", "'laplace'", "nfdp"]),
     "ε for a mechanism without": (
         ["run", "--epsilon", "2"],
-        ["privacy.epsilon", "nfdp does not take", "randomised-response or dp-sgd", "leave it out"],
+        [
+            "privacy.epsilon",
+            "nfdp does not take",
+            "perturbation or dp-sgd",
+            "leave it out",
+        ],
     ),
     "ε for no mechanism": (["audit", "--mechanism", "none", "--epsilon", "2"], ["none does not"]),
     "clients": (["run", *TINY, "--clients", "151"], ["at most 150 clients", "151"]),

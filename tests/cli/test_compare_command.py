@@ -68,7 +68,7 @@ def test_methods_that_know_more_or_are_reconstructed_are_marked(feddep: Feddep, 
     monkeypatch.setattr("feddep.cli.run.out_console", Console(width=400))
     found = feddep("methods", "--json").json
     see = {name for name, method in found.items() if method["sees_cross_edges"]}
-    assert see == {"fedgnn", "fedgraph", "oracle"}
+    assert see == {"fedgnn", "fedgnn-update", "fedgraph", "oracle"}
     assert {name for name, method in found.items() if method["reconstruction"]} == {"fedgsl"}
     table = feddep("methods").out
     assert all(f" {name}† " in table for name in see)

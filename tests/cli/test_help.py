@@ -17,7 +17,7 @@ from feddep.scenario.spec import RunSpec
 PANELS = {
     "Train": {"run", "compare", "methods"},
     "Data": {"partition", "data"},
-    "Privacy": {"privacy", "audit"},
+    "Privacy": {"privacy", "statement", "audit"},
     "Sweeps and reports": {"sweep", "tune", "costs", "report"},
     "Several machines": {"server", "silo", "federate", "doctor", "deploy", "disclosures"},
 }
@@ -82,7 +82,7 @@ def test_the_names_that_options_offer_are_those_that_there_are():
         ("feddep run --mecha", {"--mechanism"}),
         ("feddep run --mechanism r", {"randomised-response"}),
         ("feddep run --partition l", {"louvain", "label-skew"}),
-        ("feddep audit --method fedg", {"fedgnn", "fedgraph", "fedgsl"}),
+        ("feddep audit --method fedg", {"fedgnn", "fedgnn-update", "fedgraph", "fedgsl"}),
         ("feddep data get c", {"cora", "citeseer"}),
     ],
 )

@@ -86,8 +86,8 @@ def test_tune_prints_the_trials_and_stores_the_choice(feddep: Feddep, tried: lis
     tune = ["tune", *TUNE, "--set", "synthetic.nodes=150", "--clients", 3]
     outcome = feddep(*tune, "--set", "training.rounds=1")
     assert outcome.code == 0
-    assert len(tried) == 2 * 8, "trial 0 is one of the eight points of the search space"
-    assert "0.5000" in outcome.out
+    assert len(tried) == 2 * 12, "six learning rates, two penalties"
+    assert "1.0000" in outcome.out
     assert outcome.out.count("chosen") == 1
     folder = Path("runs/tuning")
     assert f"choice: {folder}/local-synthetic.toml" in outcome.err
@@ -114,7 +114,7 @@ def test_the_choice_can_be_given_to_a_run(feddep: Feddep, tried: list[Any]):
     command = ["run", *TINY, "--method", "local", "--out", "run"]
     assert feddep(*command, "--preset", choice).code == 0
     spec = RunSpec.read(Path("run/spec.toml"))
-    assert (spec.training.learning_rate, spec.training.rounds) == (0.5, 1)
+    assert (spec.training.learning_rate, spec.training.rounds) == (1.0, 1)
     assert spec.model.hidden == 8, "what is given wins"
 
 

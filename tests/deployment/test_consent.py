@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from envelopes import CONSENT, agreement_on
 from pydantic import ValidationError
 
 from feddep.algorithms import METHODS, find_method
@@ -17,6 +18,7 @@ from feddep.federation.phase import Step
 from feddep.learning.spec import LearningSpec
 from feddep.phases.averaging import Averaging
 from feddep.privacy.accountant import NOTHING, Guarantee
+from feddep.privacy.meaning import largest_delta
 from feddep.scenario.build import learning_spec_for, learning_spec_of
 from feddep.scenario.spec import RunSpec
 
@@ -72,6 +74,7 @@ class TestReading:
 
     def test_what_may_be_left_out(self, consent):
         assert (consent.numbers, consent.releases, consent.most_releases) == (None, None, 51)
+        assert consent.highest_delta is None
 
     def test_a_whole_number_is_an_epsilon_too(self, file):
         assert written(file, TEXT.replace("2.5", "3")).highest_epsilon == 3
@@ -97,6 +100,8 @@ class TestReading:
             ("2.5", "nan", "highest_epsilon: expected"),
             ("2.5", "-1", "highest_epsilon: expected"),
             ("2.5", "true", "highest_epsilon: expected"),
+            ("2.5", "2.5\nhighest_delta = 1", "line 10: highest_delta: expected a number from 0"),
+            ("2.5", "2.5\nhighest_delta = nan", "highest_delta: expected"),
             ('["fedavg", "feddep"]', '"fedavg"', "line 2: methods: expected a list of methods"),
             ('["fedavg", "feddep"]', "[3]", "methods: expected"),
             ('["fedavg", "feddep"]', '[""]', "methods: expected"),
@@ -287,6 +292,32 @@ class TestReply:
             consent.check_reply("averaging", reply(*names), {"classifier": 51})
 
 
+class TestDelta:
+    RUN = run_of(spec_of("fedavg"), METHODS["fedavg"])
+
+    def test_one_that_is_too_large_for_the_silo_is_named_with_what_to_set(self, consent):
+        too_large = Guarantee(None, 1e-5, "none")
+        with pytest.raises(ConsentError) as caught:
+            consent.check_run(*self.RUN, too_large, nodes=542)
+        assert (
+            "one edge costs a sound ε of any size (δ is 1e-05, too large for 542 nodes; set "
+            "privacy.delta to 6.8e-07 or less), allowed: at most 2.5" in str(caught.value)
+        )
+
+    def test_the_owner_may_be_stricter(self, file):
+        strict = written(file, TEXT + "highest_delta = 1e-7\n")
+        strict.check_run(*self.RUN, HOLDS, nodes=542)
+        strict.check_run(*self.RUN, Guarantee(2.5, 1e-7, "holds"), nodes=542)
+        with pytest.raises(ConsentError, match=r"highest_delta: .* δ of 2e-07, allowed: .* 1e-07"):
+            strict.check_run(*self.RUN, Guarantee(2.5, 2e-7, "holds"), nodes=542)
+
+    @pytest.mark.parametrize("delta", [1.0, float("nan")])
+    def test_it_is_a_bound_of_its_own(self, file, delta):
+        text = TEXT.replace("2.5", '"unbounded"') + "highest_delta = 1e-7\n"
+        with pytest.raises(ConsentError, match="highest_delta"):
+            written(file, text).check_run(*self.RUN, Guarantee(None, delta, "none"), nodes=542)
+
+
 class TestPlannedPrice:
     def price(self, graph, method: str, **settings: object) -> Guarantee:
         spec, found = spec_of(method, **settings), find_method(method)
@@ -308,13 +339,20 @@ class TestPlannedPrice:
 
     def test_it_does_not_depend_on_the_edges(self, small_graph):
         """The server is told, and could find out about them by asking."""
-        pairs = small_graph.nodes * (small_graph.nodes - 1) // 2
         noised = {"privacy__mechanism": "dp-sgd", "privacy__occurrences": 1, "privacy__noise": 99.0}
         graphs = (small_graph, small_graph.with_edges([]))
-        for delta, verdict in ((1.01 / pairs, "none"), (0.99 / pairs, "holds")):
+        most = largest_delta(small_graph.nodes)
+        for delta, verdict in ((1.01 * most, "none"), (0.99 * most, "holds")):
             one, other = (self.price(g, "fedavg", **noised, privacy__delta=delta) for g in graphs)
             assert one == other
             assert one.verdict == verdict
+
+    def test_a_server_that_chooses_delta_gets_no_promise_for_it(self, small_graph):
+        two = small_graph.subgraph([0, 1])
+        noised = {"privacy__mechanism": "dp-sgd", "privacy__occurrences": 1, "privacy__noise": 99.0}
+        for delta, verdict in ((0.9, "none"), (2e-5, "none"), (1e-5, "holds")):
+            found = self.price(two, "fedavg", **noised, privacy__delta=delta)
+            assert (found.delta, found.verdict) == (delta, verdict)
 
     def test_one_shot_samples_may_show_any_edge(self, small_graph):
         for graph in (small_graph, small_graph.with_edges([])):
@@ -338,3 +376,17 @@ def test_cluster_means_count_wherever_they_stand_in_a_reply(consent):
     method = replace(METHODS["fedavg"], phases=(Tells(),))
     with pytest.raises(ConsentError, match="a prototype may stand for 2 nodes"):
         consent.check_run(*run_of(spec_of("fedavg"), method), HOLDS)
+
+
+def test_what_noised_updates_leave_bare_is_named(graph):
+    strict = CONSENT.model_copy(update={"highest_epsilon": 4.0})
+    noised = {"training.update_clip": 0.1, "training.update_noise": 60.0}
+    for settings, named in ((noised, True), ({}, False)):
+        asked = agreement_on(graph, **settings)
+        sound = planned_price(asked.spec, asked.method, asked.learning, graph)
+        with pytest.raises(ConsentError) as raised:
+            strict.check_run(asked.spec, asked.method, asked.learning, sound)
+        told = "update_noise covers the weights alone, and loss, test_correct, test_total" in str(
+            raised.value
+        )
+        assert told is named

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from feddep.deployment.protocol import disclosure_log as module
 from feddep.deployment.protocol.disclosure_log import GENESIS, DisclosureLog, Verified, verify
+from feddep.deployment.protocol.log_lines import canonical, entry_hash
 from feddep.errors import DataError
 from feddep.federation.messages import Reply
 
@@ -42,8 +42,8 @@ def broken_at(path: Path, lines: list[bytes], head=None) -> str:
 def forged(line: bytes, **changed: object) -> bytes:
     """A changed line with a hash that fits."""
     fields = json.loads(line) | changed
-    fields["hash"] = module.entry_hash(fields)
-    return module.canonical(fields) + b"\n"
+    fields["hash"] = entry_hash(fields)
+    return canonical(fields) + b"\n"
 
 
 def test_the_log_itself_is_sound(chain):

@@ -22,6 +22,7 @@ from feddep.deployment.protocol.disclosure_log import (
     sent,
     verify,
 )
+from feddep.deployment.protocol.log_lines import canonical, entry_hash
 from feddep.errors import DataError, RuntimeFailureError
 from feddep.federation.messages import Reply
 
@@ -353,11 +354,22 @@ class TestAgreements:
 
     def test_a_run_s_own_are_found(self, path):
         assert agreements(path, "run") == set()
-        for run, digest in (("run", "abc"), ("run", "abc"), ("other", "def")):
-            DisclosureLog(path).agree(run=run, agreement=digest, epsilon=None)
+        for run, digest, graph in (
+            ("run", "abc", "g"),
+            ("run", "abc", "g"),
+            ("other", "def", None),
+        ):
+            DisclosureLog(path).agree(run=run, agreement=digest, epsilon=None, graph=graph)
         DisclosureLog(path).refuse(run="third", reason="no")
         found = [agreements(path, run) for run in ("run", "other", "third")]
-        assert found == [{"abc"}, {"def"}, set()]
+        assert found == [{("abc", "g")}, {("def", None)}, set()]
+
+    def test_a_line_of_an_earlier_version_names_no_graph(self, path):
+        fields = {"number": 1, "time": "2026-11-18T00:00:00+00:00", "kind": "agreed", "run": "run"}
+        fields |= {"agreement": "abc", "epsilon": 1.0, "previous": "0" * 64}
+        path.write_bytes(canonical({**fields, "hash": entry_hash(fields)}) + b"\n")
+        assert agreements(path, "run") == {("abc", None)}
+        assert verify(path).lines == 1
 
     def test_in_a_broken_chain_they_are_not_looked_for(self, path):
         for digest in ("abc", "def"):

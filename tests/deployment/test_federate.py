@@ -1,14 +1,16 @@
 """The server's side of a run's beginning and end: who takes part, and what is written down."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from direct_channel import DirectChannel, services
-from envelopes import SMALL
+from envelopes import CONSENT, SMALL
 
 from feddep.deployment.protocol import remote_runtime as remote_runtime
+from feddep.deployment.protocol.disclosure_log import DisclosureLog
 from feddep.deployment.protocol.federate import RUN_NAME, federate, in_order, run_name
+from feddep.deployment.protocol.noted_heads import ServersNotes
 from feddep.deployment.protocol.wait_policy import WaitPolicy
 from feddep.errors import InputError, InterruptedRunError
 from feddep.reports.run_page import write_run_page
@@ -197,3 +199,45 @@ def test_a_run_has_one_name(tmp_path, method, begins):
     assert run_name(tmp_path, RunSpec(method=method)) == name
     (tmp_path / RUN_NAME).unlink()
     assert run_name(tmp_path, RunSpec(method=method)) != name
+
+
+class TestHeadsOfTheSilosLogs:
+    """The server keeps them, so that a silo that lost its log is told."""
+
+    @pytest.fixture
+    def logged(self, small_shards, tmp_path) -> DirectChannel:
+        own = [
+            replace(
+                service,
+                consent=CONSENT.model_copy(update={"budget_epsilon": 9.0}),
+                disclosures=DisclosureLog(tmp_path / f"log-{number}" / "disclosures.jsonl"),
+                secret=number,
+            )
+            for number, service in enumerate(services(small_shards))
+        ]
+        for service in own:
+            service.disclosures.path.parent.mkdir()
+        return DirectChannel(own)
+
+    def test_they_are_noted_and_looked_for(self, logged, small_shards, tmp_path):
+        spec = SPEC.with_settings(
+            {"privacy.mechanism": "randomised-response", "privacy.epsilon": 1.0}
+        )
+        notes = ServersNotes(tmp_path / "heads")
+        run(logged, tmp_path / "first", spec, notes=notes)
+        assert sorted(file.name for file in (tmp_path / "heads").iterdir()) == [
+            f"silo-{number}" for number in range(3)
+        ]
+        run(logged, tmp_path / "second", spec, notes=notes)
+        for file in (tmp_path / "log-1").iterdir():
+            file.unlink()
+        with pytest.raises(InputError, match=r"client 1 refuses[\s\S]*noted by the server"):
+            run(logged, tmp_path / "third", spec, notes=notes)
+
+    @pytest.mark.parametrize("said", [None, 3, "", "1:2", "x" * 10_000])
+    def test_what_a_silo_says_is_not_trusted(self, tmp_path, said):
+        notes = ServersNotes(tmp_path)
+        notes.note("a", f"1:{'0' * 64}")
+        notes.note("a", said)
+        assert notes.head_of("a") == f"1:{'0' * 64}"
+        assert notes.head_of("b") is None

@@ -26,6 +26,7 @@ def config(tmp_path) -> dict[str, Any]:
     return {
         "folder": str(tmp_path),
         "crossings": "",
+        "heads": "",
         "quorum": 0.5,
         "largest-norm": 9.0,
         **seconds,

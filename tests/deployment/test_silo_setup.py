@@ -83,7 +83,7 @@ class TestDisclosures:
         service, _ = open_service(config)
         service.disclosures.refuse(run="s", reason="no")
         assert verify(state / "ledger.jsonl", noted).lines == 2
-        assert agreements(service.disclosures.path, "r") == {"abc"}
+        assert agreements(service.disclosures.path, "r") == {("abc", None)}
         assert not (state / "disclosures.jsonl").exists()
 
     def test_a_crash_while_it_was_written_is_recovered_from(self, tmp_path):

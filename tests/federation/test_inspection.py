@@ -1,5 +1,6 @@
 """What is refused when it crosses, and what is wrong with it."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -290,6 +291,12 @@ class TestNumbers:
         refused(Reply(2, WEIGHTS, but(TRAINED, **{name: None})), TRAIN, f"{name} is missing")
 
 
+def own(size):
+    weights = np.zeros((2, 3), np.float32)
+    weights[1, 2] = size
+    return but(WEIGHTS, classifier__own=weights)
+
+
 class TestRequests:
     @pytest.mark.parametrize("asked", ASKED)
     def test_honest_ones_pass_and_not_in_a_round_that_is_none(self, asked):
@@ -338,6 +345,17 @@ class TestRequests:
         with pytest.raises(InspectionError, match=match) as caught:
             inspect_request(replace(asked, **changes), EXPECTED)
         assert str(caught.value).startswith("the server's request to client ")
+
+    def test_weights_no_training_would_make_are_refused_with_the_numbers(self):
+        """The bound depends on nothing that the client has, so a refusal tells nothing."""
+        for size, sign in itertools.product((1.0, 1e6), (1, -1)):
+            inspect_request(replace(TRAIN, arrays=own(sign * size)), EXPECTED)
+        for size in (1.1e6, -1.1e6, 3e38):
+            with pytest.raises(InspectionError, match="diverged") as caught:
+                inspect_request(replace(TRAIN, arrays=own(size)), EXPECTED)
+            assert f"classifier/own holds a weight of size {abs(size):.3g} where 1e+06 is" in str(
+                caught.value
+            )
 
     def test_a_server_that_knows_no_number_of_nodes_is_not_held_to_it(self):
         far = replace(SHOW, arrays={"nodes": np.array([10**6])})

@@ -13,7 +13,8 @@ from feddep.graph.sampling import NeighbourSampler
 from feddep.models.dropout import DropoutStream
 from feddep.models.kernels import FeatureTable
 from feddep.models.sage import FusedSage, ModelSpec, initialise
-from feddep.models.sgd import Head, SageSgd
+from feddep.models.sgd import SageSgd
+from feddep.models.sgd_weights import Head
 from feddep.models.weights import to_arrays
 from feddep.seeding import Seeds
 

@@ -102,9 +102,19 @@ class TestSound:
         found = price([RandomisedResponse(21.0), LEFT], 100).sound
         assert (found.epsilon, found.verdict) == (None, "none")
 
-    @pytest.mark.parametrize(("delta", "verdict"), [(0.2, "none"), (0.001, "holds")])
-    def test_one_shot_holds_only_below_one_in_the_number_of_edges(self, delta, verdict):
-        found = price([OneShotSampling(5, delta, delta), LEFT], 100).sound
+    @pytest.mark.parametrize(
+        ("nodes", "delta", "verdict"),
+        [
+            (2, 0.9, "none"),
+            (2, 1.01e-5, "none"),  # 1e-5, however few the pairs
+            (2, 0.99e-5, "holds"),
+            (100, 0.99e-5, "holds"),
+            (542, 6.9e-7, "none"),  # 1/(10 · 146,611) = 6.82e-7
+            (542, 6.8e-7, "holds"),
+        ],
+    )
+    def test_only_a_small_delta_promises_anything(self, nodes, delta, verdict):
+        found = price([OneShotSampling(5, delta, delta), LEFT], nodes).sound
         assert (found.delta, found.verdict) == (pytest.approx(delta), verdict)
 
     def test_noise_on_the_local_gnn_alone_promises_nothing(self):
@@ -192,11 +202,15 @@ class TestDpSgd:
         assert example_level(event, 1e-5) == pytest.approx(2.0, rel=1e-3)
 
     def test_a_spec_with_an_epsilon_gets_the_noise_for_it(self):
-        asked = dp_sgd_event(PrivacySpec(mechanism="dp-sgd", epsilon=2.0), 320, 32, 10)
-        assert (asked.rate, asked.steps) == (0.1, 100)
+        asked = dp_sgd_event(
+            PrivacySpec(mechanism="dp-sgd", epsilon=2.0), "classifier", 320, 32, 10
+        )
+        assert (asked.purpose, asked.rate, asked.steps) == ("classifier", 0.1, 100)
         assert example_level(asked, 1e-5) == pytest.approx(2.0, rel=1e-3)
-        given_noise = dp_sgd_event(PrivacySpec(mechanism="dp-sgd", noise=7.0), 320, 32, 10)
-        assert given_noise.noise == 7.0
+        given_noise = dp_sgd_event(
+            PrivacySpec(mechanism="dp-sgd", noise=7.0), "embeddings", 320, 32, 10
+        )
+        assert (given_noise.purpose, given_noise.noise) == ("embeddings", 7.0)
 
     @pytest.mark.parametrize("steps", [1, 100])
     def test_more_noise_costs_less_and_more_steps_more(self, steps):

@@ -15,17 +15,19 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from feddep.audit.pairs import Longs, Pairs
-from feddep.audit.planted import LISTS, SUMS, neighbour_sums
+from feddep.audit.planted import LISTS, NOISED, SUMS, adjacency, neighbour_sums
 from feddep.audit.transcript import Recorder
 from feddep.federation.aggregation import weighted_mean
 from feddep.federation.messages import Arrays, group
 from feddep.graph.graph import Graph, Part
+from feddep.learning.aggregates import encodings
 from feddep.learning.evaluation import predict
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
 from feddep.learning.trainer import train
 from feddep.models.kernels import FeatureTable
 from feddep.models.weights import to_arrays
+from feddep.privacy.aggregation import unit_rows
 from feddep.seeding import Seeds
 
 Floats = npt.NDArray[np.float64]
@@ -49,6 +51,11 @@ class Knowledge:
     def tables(self) -> list[FeatureTable]:
         """The clients' features."""
         return [FeatureTable(graph.features, torch.device("cpu")) for graph in self.graphs]
+
+    @property
+    def trains_on_edges(self) -> bool:
+        """Whether clients sent classifiers that read neighbour lists, flipped or not."""
+        return not self.spec.privacy.sums and any(True for _ in self.weights())
 
     def weights(self) -> Iterator[tuple[int, Arrays, Arrays]]:
         """Every training of a client: who, the classifier it received, and the one it sent."""
@@ -90,7 +97,7 @@ class LossAttack:
 
     def applies(self, known: Knowledge) -> bool:
         """See :class:`Attack`."""
-        return any(True for _ in known.weights())
+        return known.trains_on_edges
 
     def scores(self, known: Knowledge, pairs: Pairs) -> Floats:
         """See :class:`Attack`."""
@@ -123,7 +130,7 @@ class UpdatesAttack:
 
     def applies(self, known: Knowledge) -> bool:
         """See :class:`Attack`."""
-        return any(True for _ in known.weights())
+        return known.trains_on_edges
 
     def scores(self, known: Knowledge, pairs: Pairs) -> Floats:
         """See :class:`Attack`."""
@@ -245,9 +252,40 @@ class ListsAttack:
         return scores
 
 
+@dataclass(frozen=True)
+class NoisedSumsAttack:
+    """The control of aggregation perturbation: it is handed the sums of the first hop.
+
+    The attacker knows what is summed and all other neighbours. With s_u the sum without the canary
+    and x̂_u the noised one, whose length nobody sees, the score of (u, v) is
+    cos(x̂_u, s_u + x_v) − cos(x̂_u, s_u), added up over both ends.
+    """
+
+    threshold: float | None = None
+
+    def applies(self, known: Knowledge) -> bool:
+        """See :class:`Attack`."""
+        return any(True for _ in known.transcript.of_phase(NOISED))
+
+    def scores(self, known: Knowledge, pairs: Pairs) -> Floats:
+        """See :class:`Attack`."""
+        scores = np.zeros(len(pairs))
+        for reply in known.transcript.of_phase(NOISED):
+            graph = known.graphs[reply.client]
+            rows = encodings(graph)
+            seen = unit_rows(reply.arrays[NOISED][:, : rows.shape[1]].astype(np.float64))
+            known_sums = adjacency(graph) @ rows
+            own = np.flatnonzero(pairs.client == reply.client)
+            for u, v in (pairs.ends[own].T, pairs.ends[own].T[::-1]):
+                turned = unit_rows(known_sums[u] + rows[v]) - unit_rows(known_sums[u])
+                scores[own] += (seen[u] * turned).sum(axis=1)
+        return scores
+
+
 ATTACKS: dict[str, Attack] = {
     "loss": LossAttack(),
     "updates": UpdatesAttack(),
     "sums": SumsAttack(),
     "lists": ListsAttack(),
+    "noised sums": NoisedSumsAttack(),
 }

@@ -25,6 +25,7 @@ HEADINGS = ("attack", "right guesses", "ε at least", "p of the claim", "AUC", "
 
 _WHO = {
     "lists": "The positive control, handed the lists as the mechanism left them,",
+    "noised sums": "The positive control, handed the sums as the mechanism left them,",
     "sums": "The attack on the planted leak",
 }
 

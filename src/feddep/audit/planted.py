@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from feddep.algorithms.method import Method
@@ -20,6 +21,7 @@ from feddep.learning.spec import LearningSpec
 
 SUMS = "neighbour_sums"
 LISTS = "neighbour_lists"
+NOISED = "noised_sums"
 
 
 @dataclass(frozen=True)
@@ -27,16 +29,19 @@ class Release(Phase[Silo, LearningSpec]):
     """One round in which every client sends something computed from its graph.
 
     Args:
-        name: what is sent, :data:`SUMS` or :data:`LISTS`.
+        name: what is sent, :data:`SUMS`, :data:`LISTS` or :data:`NOISED`.
     """
 
     name: str
 
     def steps(self, spec: LearningSpec) -> Steps:
         """What is sent has a row for each node, or for each edge."""
-        sums: Content = Rows(Count.NODES, (spec.features,))
-        lists: Content = Rows(Count.NEIGHBOURS, (2,), "int32")
-        return {"release": Step(reply={self.name: sums if self.name == SUMS else lists})}
+        contents: dict[str, Content] = {
+            SUMS: Rows(Count.NODES, (spec.features,)),
+            LISTS: Rows(Count.NEIGHBOURS, (2,), "int32"),
+            NOISED: Rows(Count.NODES, (spec.inputs - spec.features,)),
+        }
+        return {"release": Step(reply={self.name: contents[self.name]})}
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
         """Asks, and does nothing with the answers: an attacker will."""
@@ -45,6 +50,8 @@ class Release(Phase[Silo, LearningSpec]):
 
     def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
         """Sends it."""
+        if self.name == NOISED:
+            return Reply(request.client, {NOISED: _columns(silo)}), state
         return Reply(request.client, _CONTENT[self.name](silo.graph)), state
 
 
@@ -69,6 +76,13 @@ def neighbour_sums(graph: Graph) -> Arrays:
 def neighbour_lists(graph: Graph) -> Arrays:
     """The edges, ``(E, 2)``."""
     return {LISTS: graph.edge_list()}
+
+
+def _columns(silo: Silo) -> npt.NDArray[np.float32]:
+    """The sums that aggregation perturbation puts beside the features, ``(n, K · classes)``."""
+    columns = silo.graph.features[:, silo.spec.features :]
+    found = columns if isinstance(columns, np.ndarray) else columns.toarray()
+    return np.ascontiguousarray(found, np.float32)
 
 
 _CONTENT = {SUMS: neighbour_sums, LISTS: neighbour_lists}

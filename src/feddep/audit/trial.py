@@ -11,7 +11,7 @@ from feddep.algorithms.method import Method
 from feddep.audit.attacks import ATTACKS, Floats, Knowledge
 from feddep.audit.inversion import Inversion, invert
 from feddep.audit.pairs import Bools, Pairs, draw_canaries, draw_decoys, with_edges
-from feddep.audit.planted import LISTS, SUMS, with_leaks
+from feddep.audit.planted import LISTS, NOISED, SUMS, with_leaks
 from feddep.audit.transcript import Recorder
 from feddep.errors import InputError
 from feddep.federation.messages import State
@@ -72,7 +72,7 @@ class Trial:
 
 def run_trial(spec: RunSpec, plan: Plan) -> Trial:
     """Audits one run of the spec, in this process."""
-    method = audited_method(spec.method, plan)
+    method = audited_method(spec, plan)
     shards = build(spec)
     graphs, seeds = list(shards), Seeds(spec.seed).child("audit")
     canaries = draw_canaries(graphs, plan.canaries, seeds.stream("canaries"))
@@ -95,15 +95,22 @@ def run_trial(spec: RunSpec, plan: Plan) -> Trial:
     return Trial(included, scores, claim, _inversions(planted, learning, recorder, states))
 
 
-def audited_method(name: str, plan: Plan) -> Method:
+def audited_method(spec: RunSpec, plan: Plan) -> Method:
     """The method with the positive control's release and, if asked for, a leak."""
-    method = find_method(name)
+    name, method = spec.method, find_method(spec.method)
     if method.whole_graph:
         raise InputError(
             f"expected a federated method (got {name}, which trains on the whole graph and sends "
             "nothing to attack)"
         )
-    return with_leaks(method, [LISTS, SUMS] if plan.leak else [LISTS])
+    if not spec.privacy.sums:
+        return with_leaks(method, [LISTS, SUMS] if plan.leak else [LISTS])
+    if plan.leak:
+        raise InputError(
+            "under aggregation-perturbation a silo has no lists whose sums could leak; leave out "
+            "--plant-leak: the noised sums are attacked as they are"
+        )
+    return with_leaks(method, [NOISED])
 
 
 def _observed(
@@ -119,7 +126,7 @@ def _observed(
     prices = [
         price(
             [*mechanism_events(method, learning, graph), *message_events(meter.sent, client)],
-            graph.edges,
+            graph.nodes,
             spec.privacy.delta_prime,
         )
         for client, graph in enumerate(shards)

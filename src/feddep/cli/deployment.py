@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from feddep.cli.console import note, out_console, print_pairs, say, table_of
+from feddep.cli.console import note, out_console, print_json, print_pairs, say, table_of
+from feddep.cli.options import AsJson
 from feddep.errors import InputError, RuntimeFailureError
 
 _PANEL = "Several machines"
@@ -35,7 +36,7 @@ def add_to(app: typer.Typer) -> None:
         app.add_typer(
             disclosures_app,
             name=name,
-            help="Check a silo's disclosure log: the record of everything that left it.",
+            help="Check and count a silo's disclosure log: the record of everything that left it.",
             rich_help_panel=_PANEL,
             hidden=name == "ledger",
         )
@@ -230,3 +231,26 @@ def disclosures_verify(
     runs = f"{found.runs} run{'s' * (found.runs != 1)}"
     say(f"{found.lines} lines of {runs}, {found.bytes} bytes: unbroken")
     say(f"head {last}:{digest}")
+
+
+@disclosures_app.command("budget")
+def disclosures_budget(
+    config: Annotated[Path, typer.Argument(help="The silo's configuration file.")] = Path(
+        "silo.toml"
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """Tell what is spent of the budget in consent.toml, by which runs, and what is left."""
+    from feddep.deployment.operations import silo_account
+
+    books = silo_account.open_books(config)
+    if as_json:
+        print_json(silo_account.plain(books))
+        return
+    for account in books.accounts():
+        for sentence in silo_account.sentences(books, account):
+            say(sentence)
+        if account.releases:
+            rows = silo_account.rows(account, books.delta(account))
+            out_console.print(table_of(silo_account.HEADINGS, rows))
+    say(f"head {books.head}")

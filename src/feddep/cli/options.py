@@ -30,7 +30,14 @@ _FLAG_KEYS = {
 
 PARTITIONS = ("louvain", "random", "label-skew")
 SPLITS = ("stratified", "random", "quota")
-MECHANISMS = ("nfdp", "one-shot", "randomised-response", "dp-sgd", "none")
+MECHANISMS = (
+    "nfdp",
+    "one-shot",
+    "randomised-response",
+    "aggregation-perturbation",
+    "dp-sgd",
+    "none",
+)
 DEVICES = ("auto", "cpu", "cuda")
 
 

@@ -25,11 +25,12 @@ from feddep.cli.options import (
     given_settings,
     spec_of,
 )
+from feddep.errors import InputError
 
 
 def add_to(app: typer.Typer) -> None:
     """Adds the commands of this part."""
-    for command in (privacy, audit):
+    for command in (privacy, statement, audit):
         app.command(rich_help_panel="Privacy")(command)
 
 
@@ -40,6 +41,7 @@ def privacy(
         typer.Argument(help="Folder of a finished run; the options are then ignored."),
     ] = None,
     mechanism: Mechanism = "nfdp",
+    method: Method = "feddep",
     fanout: Annotated[int, typer.Option(help="Neighbours drawn from a list, d.")] = 5,
     min_degree: Annotated[int, typer.Option(help="Length of the list, D.")] = 10,
     hops: Annotated[int, typer.Option(help="Depth of the embeddings, L.")] = 2,
@@ -47,13 +49,14 @@ def privacy(
     rounds: Annotated[int, typer.Option(help="Averaging rounds.")] = 50,
     keep: Annotated[float, typer.Option(help="Rate of the Bernoulli sampler, r.")] = 1.0,
     delta_prime: Annotated[float, typer.Option(help="δ' of the paper's composition.")] = 1e-5,
-    edges: Annotated[int, typer.Option(help="Edges of the graph.")] = 5278,
+    nodes: Annotated[int, typer.Option(help="Nodes of the silo's graph.")] = 2708,
+    edges: Annotated[int, typer.Option(help="Edges of the silo's graph.")] = 5278,
     epsilon: Annotated[
-        float, typer.Option(help="ε to calibrate randomised response or DP-SGD for; 0: none.")
+        float, typer.Option(help="ε that a mechanism's noise is calibrated for; 0: none.")
     ] = 0.0,
     noise: Annotated[float, typer.Option(help="Noise multiplier σ of DP-SGD.")] = 2.0,
     batch: Annotated[float, typer.Option(help="Share of the examples in a DP-SGD batch.")] = 0.1,
-    delta: Annotated[float, typer.Option(help="δ at which the ε of DP-SGD is computed.")] = 1e-5,
+    delta: Annotated[float, typer.Option(help="δ at which noise is priced.")] = 1e-5,
     keep_edge: Annotated[
         float,
         typer.Option(help="Probability that randomised response keeps an edge; 0: fixed by ε."),
@@ -62,12 +65,21 @@ def privacy(
         int,
         typer.Option(help="Neighbour lists that a node may occur in with DP-SGD; 0: no limit."),
     ] = 0,
+    summed_hops: Annotated[
+        int, typer.Option(help="Hops that aggregation perturbation sums over, K.")
+    ] = 1,
+    max_degree: Annotated[
+        int,
+        typer.Option(help="Edges of one node that aggregation perturbation hides; 0: one edge."),
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Compute (ε, δ) of a mechanism or of a finished run.
 
     Three ways to account for one edge: as the paper prints it, composed as the theorem that it
-    cites says, and sound for everything that leaves a silo. A verdict says which of them hold.
+    cites says, and sound for everything that leaves a silo. A verdict says which of them hold; the
+    first two are given where the paper's sampling is used. Then follows in words what that means
+    for a silo of so many nodes and edges.
     """
     from feddep.reports.privacy import Question, answer, of_run, price_rows
 
@@ -82,6 +94,43 @@ def privacy(
         return
     out_console.print(table_of(("", "ε", "δ", "verdict"), price_rows(found)))
     out_console.print(found["statement"])
+
+
+def statement(
+    source: Annotated[
+        Path, typer.Argument(help="Folder of a finished run, or a silo's silo.toml.")
+    ],
+    run: Annotated[
+        str | None,
+        typer.Option(help="Name of a run in the silo's log; default: the last that it agreed to."),
+    ] = None,
+    audit: Annotated[
+        Path | None, typer.Option(help="An audit.json of `feddep audit` to be attached.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder; default: that of the run or of silo.toml.")
+    ] = None,
+) -> None:
+    """Write a privacy statement that can be filed, as Markdown and HTML.
+
+    It says what is promised, for which unit and relation, against whom, by which mechanisms and
+    versions, what left, what is spent and left over all runs of a silo, and what it rests on.
+    """
+    from feddep.deployment.operations.silo_account import open_books
+    from feddep.reports.filed_audit import audit_section
+    from feddep.reports.filed_run import statement_of_run
+    from feddep.reports.filed_silo import statement_of_silo
+
+    attached = audit_section(audit)
+    if source.is_file():
+        filing, folder = statement_of_silo(open_books(source), run, attached), source.parent
+    elif run is not None:
+        raise InputError("--run names a run in a silo's log; give the silo's silo.toml")
+    else:
+        filing, folder = statement_of_run(source, attached), source
+    check_writable(out or folder)
+    for file in filing.write(out or folder):
+        say(file)
 
 
 def audit(

@@ -54,12 +54,14 @@ class Seen:
         all_nodes: number of nodes of the federation; None if unknown.
         asked: arrays of the request: the message itself, or the one it answers.
         largest_norm: of a change of weights, and of each row of anything else; None sets no limit.
+        largest_weight: of each number in weights, by its absolute value; None sets no limit.
     """
 
     nodes: int | None = None
     all_nodes: int | None = None
     asked: Arrays = field(default_factory=dict)
     largest_norm: float | None = None
+    largest_weight: float | None = None
 
     def rows(self, count: "int | Count", least: int) -> tuple[int, int]:
         """The smallest and the largest number of rows allowed."""
@@ -178,6 +180,8 @@ class Weights(Content):
             yield f"{', '.join(absent)} is missing"
         if seen.largest_norm is not None:
             yield from self._norm_problems(name, arrays, seen.asked, seen.largest_norm)
+        if seen.largest_weight is not None:
+            yield from _weight_problems(arrays, seen.largest_weight)
 
     def _norm_problems(self, name: str, arrays: Arrays, sent: Arrays, largest: float) -> Problems:
         total = 0.0
@@ -376,6 +380,15 @@ def _single(name: str, arrays: Arrays) -> Generator[str, None, Array]:
 def _type_problems(name: str, array: Array, right: str) -> Problems:
     if array.dtype != right:
         yield f"{short(name)} has the type {array.dtype} where {right} belongs"
+
+
+def _weight_problems(arrays: Arrays, largest: float) -> Problems:
+    for name, array in arrays.items():
+        if (size := float(np.abs(array).max(initial=0))) > largest:
+            yield (
+                f"{name} holds a weight of size {size:.3g} where {largest:g} is allowed: such "
+                "weights have diverged, or are there to make a client's numbers overflow"
+            )
 
 
 def _row_norm_problems(name: str, array: Array, largest: float | None) -> Problems:

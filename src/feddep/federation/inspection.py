@@ -2,8 +2,9 @@
 
 The server inspects replies, so that a bad one only costs its client the round; a client inspects
 requests, since it need not trust the server either. A message that passes has the names, types,
-shapes and sizes that its phase declares for the step, and all its numbers are finite. Whether the
-numbers are *true* nobody can see; :mod:`feddep.federation.aggregation` limits what lies can do.
+shapes and sizes that its phase declares for the step, and all its numbers are finite; the weights
+in a request are no larger than training ever makes them. Whether the numbers are *true* nobody can
+see; :mod:`feddep.federation.aggregation` limits what lies can do.
 """
 
 from collections.abc import Generator, Mapping
@@ -27,6 +28,9 @@ from feddep.federation.phase import Step, Steps
 
 _FLOATS = (np.float32, np.float64)
 _LARGEST_COUNT = 2**53  # above it not every whole number is a float
+LARGEST_WEIGHT = 1e6
+"""Of a request. Honest weights are far smaller: beyond it float32 has no digits left for a step
+of training. It depends on nothing that a client has, so a refusal tells nothing about a client."""
 _LARGEST_NUMBER = 1e100  # sums and products of a few such numbers are still finite
 
 
@@ -128,7 +132,7 @@ def _request_problems(request: Request, expected: Expected) -> Problems:
     for what, number in (("client", request.client), ("round", request.round)):
         if not _is_whole(number) or number < 0:
             yield f"the {what} is {short(number)}, not a whole number from 0 on"
-    seen = expected.seen(request.arrays, norm=False)
+    seen = replace(expected.seen(request.arrays, norm=False), largest_weight=LARGEST_WEIGHT)
     yield from _content_problems(request.arrays, step.request, expected, seen)
 
 

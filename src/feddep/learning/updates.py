@@ -5,10 +5,12 @@ import math
 import numpy as np
 
 from feddep.models.weights import Weights
+from feddep.privacy.noise import NoiseStream, with_noise
+from feddep.privacy.noised_updates import SLACK
 
 
 def noised_update(
-    before: Weights, after: Weights, *, clip: float, noise: float, rng: np.random.Generator
+    before: Weights, after: Weights, *, clip: float, noise: float, rng: NoiseStream
 ) -> dict[str, np.ndarray]:
     """``before`` plus the change since, clipped to norm C, plus N(0, (σC)²) on every number.
 
@@ -19,13 +21,27 @@ def noised_update(
         noise: σ, noise multiplier.
         rng: for the noise.
     """
-    change = {name: after[name] - before[name] for name in after}
-    norm = math.sqrt(sum(float(np.vdot(array, array)) for array in change.values()))
-    scale = np.float32(min(1.0, clip / max(norm, 1e-12)))
-    spread = np.float32(noise * clip)
+    change = _clipped({name: after[name] - before[name] for name in after}, clip)
     return {
-        name: before[name]
-        + scale * array
-        + spread * rng.standard_normal(array.shape, dtype=np.float32)
-        for name, array in change.items()
+        name: with_noise(rng, array, noise * clip, before[name]) for name, array in change.items()
     }
+
+
+def _clipped(change: Weights, clip: float) -> dict[str, np.ndarray]:
+    """A change of norm C(1 + SLACK) at most, whatever it was; nothing if it is not finite.
+
+    A server may send weights for which training overflows. A reply that is not finite would then
+    tell about the data, noise or not.
+    """
+    with np.errstate(over="ignore"):
+        norm = math.sqrt(sum(float(np.vdot(array, array)) for array in change.values()))
+    if not math.isfinite(norm):
+        return {name: np.zeros_like(array) for name, array in change.items()}
+    scale = np.float32(min(1.0, clip / max(norm, 1e-12)))
+    scaled = {name: scale * array for name, array in change.items()}
+    # Sums of many single-precision squares may be off by more than the price allows for.
+    exact = math.sqrt(sum(float((a.astype(np.float64) ** 2).sum()) for a in scaled.values()))
+    if exact > clip * (1 + SLACK):
+        shrink = np.float32(clip / exact)
+        scaled = {name: shrink * array for name, array in scaled.items()}
+    return scaled

@@ -3,8 +3,9 @@
 ``paper``: its Theorem 3.1 as printed, Bernoulli sampler included, at the smallest degree.
 ``composed``: that theorem with the composition it cites, without the sampler, at the worst degree
 that exists. Both cover the embeddings behind the prototypes only, and one entry of one list.
-``sound``: what holds for one undirected edge inside a client's graph and for everything that left
-the client. Edges between clients are in nobody's graph and have no price.
+``sound``: what holds for one undirected edge inside a client's graph, or for several edges of one
+node where a mechanism hides so many, and for everything that left the client. Edges between clients
+are in nobody's graph and have no price.
 """
 
 import math
@@ -16,6 +17,7 @@ from typing import Literal
 import numpy as np
 
 from feddep.errors import InputError
+from feddep.privacy.aggregation import sums_epsilon
 from feddep.privacy.edge_level import edge_epsilon, edge_noise
 from feddep.privacy.events import (
     BernoulliSelection,
@@ -26,10 +28,12 @@ from feddep.privacy.events import (
     Message,
     NeighbourSampling,
     NoisedGradients,
+    NoisedSums,
     OneShotSampling,
     RandomisedResponse,
     SparseResponse,
 )
+from feddep.privacy.meaning import largest_delta
 from feddep.privacy.occurrences import touched_examples
 from feddep.privacy.response import response_epsilon
 from feddep.privacy.sampling import as_printed, compose, paper_step
@@ -39,6 +43,10 @@ QUANTILES = (0.5, 0.9, 0.99, 1.0)
 _ORDERS = (*range(2, 64), 80, 96, 128, 192, 256, 512)  # whole: the series of others may not end
 LARGEST_EPSILON = 20.0
 """Above it e^ε exceeds 480 million: no promise."""
+
+
+Bounding = RandomisedResponse | SparseResponse | NoisedSums | CappedGradients
+"""Events that may bound all that left; see :func:`bounding`."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +84,12 @@ class Prices:
     quantiles: Sequence[tuple[float, float]] = ()
 
 
-def price(events: Events, edges: int, delta_prime: float = 1e-5) -> Prices:
+def price(events: Events, nodes: int, delta_prime: float = 1e-5) -> Prices:
     """Prices a client's events.
 
     Args:
         events: everything that happened; an unknown event is refused.
-        edges: of the client's graph; a δ of at least 1/edges promises nothing.
+        nodes: of the client's graph; a δ above :func:`largest_delta` of them promises nothing.
         delta_prime: δ' of the composition theorem.
     """
     for event in events:
@@ -93,17 +101,17 @@ def price(events: Events, edges: int, delta_prime: float = 1e-5) -> Prices:
         if isinstance(event, NeighbourSampling) and event.purpose == "embeddings"
     ]
     keep = math.prod(e.keep for e in events if isinstance(e, BernoulliSelection))
-    sound = _sound(events, edges)
+    sound = _sound(events, nodes)
     read_whole = any(isinstance(event, FullNeighbours) for event in events)
     if len(sampled) != 1 or read_whole:
         return Prices(NOTHING, NOTHING, sound)
-    nodes = composed_by_node(sampled[0], delta_prime)
-    worst = max(nodes)
+    by_node = composed_by_node(sampled[0], delta_prime)
+    worst = max(by_node)
     return Prices(
-        _judged(*printed(sampled[0], delta_prime, keep), edges),
-        _judged(*worst, edges),
+        _judged(*printed(sampled[0], delta_prime, keep), nodes),
+        _judged(*worst, nodes),
         sound,
-        _quantiles(nodes),
+        _quantiles(by_node),
     )
 
 
@@ -186,14 +194,20 @@ def noise_for(epsilon: float, delta: float, rate: float, steps: int) -> float:
     return float(found)
 
 
-def dp_sgd_event(spec: PrivacySpec, examples: int, batch: int, epochs: int) -> NoisedGradients:
+def dp_sgd_event(
+    spec: PrivacySpec,
+    purpose: Literal["embeddings", "classifier"],
+    examples: int,
+    batch: int,
+    epochs: int,
+) -> NoisedGradients:
     """DP-SGD as a spec asks for it: with its noise, or with the noise that its ε needs."""
     rate = min(1.0, batch / max(1, examples))
     steps = epochs * math.ceil(examples / batch)
     noise = spec.noise
     if spec.epsilon and steps:
         noise = noise_for(spec.epsilon, spec.delta, rate, steps)
-    return NoisedGradients("embeddings", noise, spec.clip, rate, steps)
+    return NoisedGradients(purpose, noise, spec.clip, rate, steps)
 
 
 def capped_event(
@@ -221,7 +235,7 @@ def capped_event(
         hops: of an example's ego-graph.
         edges: of the client's graph.
     """
-    plain = dp_sgd_event(replace(spec, epsilon=0.0), examples, batch, epochs)
+    plain = dp_sgd_event(replace(spec, epsilon=0.0), purpose, examples, batch, epochs)
     touched = min(examples, touched_examples(spec.occurrences, hops))
     noise = plain.noise
     if spec.epsilon and plain.steps:
@@ -281,7 +295,7 @@ def edge_shown(events: Events) -> float:
     return 1 - math.prod(1 - event.edge_delta for event in shots)
 
 
-def _sound(events: Events, edges: int) -> Guarantee:
+def _sound(events: Events, nodes: int) -> Guarantee:
     """What holds for one undirected edge inside the client's graph.
 
     A mechanism that acts before everything else bounds all that follows, which is post-processing.
@@ -289,18 +303,43 @@ def _sound(events: Events, edges: int) -> Guarantee:
     reveal any edge: lists are drawn again and again, as often as a node occurs in batches, and
     that number has no bound.
     """
-    if not any(isinstance(event, Message) for event in events):
-        return Guarantee(0.0, 0.0, "holds")
-    flips = [e for e in events if isinstance(e, RandomisedResponse | SparseResponse)]
-    if flips:  # each flip costs its own ε
-        return _judged(sum(map(flip_epsilon, flips)), 0.0, edges, sound=True)
+    bounds = bounding(events)
+    if bounds is not None:
+        spent = sum((e.delta for e in bounds if isinstance(e, CappedGradients | NoisedSums)), 0.0)
+        return _judged(sum(map(_bound, bounds), 0.0), spent, nodes, sound=True)
     if any(isinstance(event, OneShotSampling) for event in events):
-        return _judged(0.0, edge_shown(events), edges, sound=True)
-    if noise_covers_all(events):
-        capped = [event for event in events if isinstance(event, CappedGradients)]
-        spent = sum(event.delta for event in capped)
-        return _judged(sum(map(edge_level, capped)), spent, edges, sound=True)
+        return _judged(0.0, edge_shown(events), nodes, sound=True)
     return NOTHING
+
+
+def bounding(events: Events) -> list[Bounding] | None:
+    """The mechanisms whose prices together bound all that left; None if nothing does.
+
+    Empty if nothing left. One-shot samples are not among them: they show some edges as they are.
+    """
+    if not any(isinstance(event, Message) for event in events):
+        return []
+    flips = _flips(events)
+    if flips:  # each flip costs its own ε; what is done with the flipped graph costs nothing
+        return [*flips]
+    sums = [event for event in events if isinstance(event, NoisedSums)]
+    if sums:  # nor does what is done with noised sums
+        return [*sums]
+    if any(isinstance(event, OneShotSampling) for event in events):
+        return None
+    if noise_covers_all(events):
+        return [event for event in events if isinstance(event, CappedGradients)]
+    return None
+
+
+def _flips(events: Events) -> list[RandomisedResponse | SparseResponse]:
+    return [event for event in events if isinstance(event, RandomisedResponse | SparseResponse)]
+
+
+def _bound(event: Bounding) -> float:
+    if isinstance(event, NoisedSums):
+        return sums_epsilon(event)
+    return edge_level(event) if isinstance(event, CappedGradients) else flip_epsilon(event)
 
 
 def flip_epsilon(event: RandomisedResponse | SparseResponse) -> float:
@@ -310,8 +349,8 @@ def flip_epsilon(event: RandomisedResponse | SparseResponse) -> float:
     return response_epsilon(event.keep, event.create)
 
 
-def _judged(epsilon: float, delta: float, edges: int, *, sound: bool = False) -> Guarantee:
-    promises = delta < 1 / max(1, edges) and epsilon <= LARGEST_EPSILON
+def _judged(epsilon: float, delta: float, nodes: int, *, sound: bool = False) -> Guarantee:
+    promises = delta <= largest_delta(nodes) and epsilon <= LARGEST_EPSILON
     if sound and not promises:
         return Guarantee(None, delta, "none")
     return Guarantee(epsilon, delta, "holds" if promises else "none")

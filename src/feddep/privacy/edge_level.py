@@ -11,28 +11,56 @@ averages over j ~ Bin(k, q): in Rényi DP, ε_α = T ln E[exp(α(α - 1)(2j)² /
 *Through a third run*, which has none of the k examples. From there either run is the addition of
 a group of k, whose exact price is that of N(0, σ²) against Σ_j P[Bin(k, q) = j] N(j, σ²), T times
 (Ganesh 2024). Two such steps in a row cost 2ε₁ and δ₁(1 + e^ε₁).
+
+Both compose over several trainings, whatever their settings: Rényi losses add up, and so do the
+discretised privacy losses of all steps on the way to the third world.
 """
 
 import math
 from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import logsumexp
 from scipy.stats import binom
 
-_ORDERS = 1 + np.logspace(-3, 3, 120)
+if TYPE_CHECKING:
+    from dp_accounting import dp_event
+
+Losses = npt.NDArray[np.float64]
+
+ORDERS = 1 + np.logspace(-3, 3, 120)
 _INTERVAL = 3e-3  # of the discretised privacy loss; a finer one changes ε by half a percent
 _COARSER_ABOVE = 4.0  # k/σ; losses are large then, and so would be the arrays
-_LARGEST_HALF = 16.0
-"""ε₁ is not searched above it: the mass cut off by the discretisation counts e^ε₁ times."""
+_HALVES = (16.0, 8.0, 4.0, 2.0, 1.0)
+"""ε₁ is searched below the first that is enough: the larger it is, the more counts what the
+discretisation cuts off, e^ε₁ times, so that for a small δ the largest may not do."""
+_SMALLEST_DELTA = 1e-14
+"""No computed δ₁ is trusted to be smaller: it is a sum that ends in rounding, even below 0."""
 _PLAIN_TO_SEE = 12.0
 """If the sum of all steps moves by this many standard deviations, ε₁ is out of reach."""
 _HALVINGS = 10
 
 
-@lru_cache(maxsize=1024)
+class Steps(NamedTuple):
+    """Steps of DP-SGD that all have the same settings.
+
+    Attributes:
+        noise: σ, noise multiplier.
+        rate: q, probability that an example is in a batch.
+        steps: T.
+        touched: k, examples that an undirected edge can change.
+    """
+
+    noise: float
+    rate: float
+    steps: int
+    touched: int
+
+
 def edge_epsilon(noise: float, rate: float, steps: int, touched: int, delta: float) -> float:
-    """ε for one undirected edge.
+    """ε of one training for one undirected edge.
 
     Args:
         noise: σ, noise multiplier.
@@ -41,15 +69,32 @@ def edge_epsilon(noise: float, rate: float, steps: int, touched: int, delta: flo
         touched: k, examples that the edge can change.
         delta: δ.
     """
-    if steps == 0 or touched == 0:
+    return composed_epsilon((Steps(noise, rate, steps, touched),), delta)
+
+
+@lru_cache(maxsize=1024)
+def composed_epsilon(trainings: tuple[Steps, ...], delta: float) -> float:
+    """ε of several trainings together for one undirected edge."""
+    trainings = tuple(own for own in trainings if own.steps and own.touched)
+    if not trainings:
         return 0.0
-    if noise == 0:
+    if not all(own.noise for own in trainings) or delta <= 0:
         return math.inf
-    bound = _batches_known(noise, rate, steps, touched, delta)
-    spread = math.sqrt(noise**2 + touched * rate * (1 - rate))
-    if rate < 1 and math.sqrt(steps) * touched * rate < _PLAIN_TO_SEE * spread:
-        bound = min(bound, _through_a_third(noise, rate, steps, touched, delta))
+    bound = renyi_epsilon(sum(map(renyi_losses, trainings)), delta)
+    if all(own.rate < 1 for own in trainings) and _moves(trainings) < _PLAIN_TO_SEE:
+        bound = min(bound, _through_a_third(trainings, delta))
     return bound
+
+
+def _moves(trainings: tuple[Steps, ...]) -> float:
+    """By how many standard deviations the sum of all steps moves, about."""
+    squares = (
+        own.steps
+        * (own.touched * own.rate) ** 2
+        / (own.noise**2 + own.touched * own.rate * (1 - own.rate))
+        for own in trainings
+    )
+    return math.sqrt(sum(squares))
 
 
 @lru_cache(maxsize=1024)
@@ -74,36 +119,41 @@ def edge_noise(epsilon: float, delta: float, rate: float, steps: int, touched: i
 
 
 def _batches_known(noise: float, rate: float, steps: int, touched: int, delta: float) -> float:
+    return renyi_epsilon(renyi_losses(Steps(noise, rate, steps, touched)), delta)
+
+
+def renyi_losses(own: Steps) -> Losses:
+    """ε_α for each of :data:`ORDERS`, as if it were known who is in a batch."""
+    j = np.arange(own.touched + 1)
+    chance = binom.logpmf(j, own.touched, own.rate)
+    exponents = np.outer(ORDERS * (ORDERS - 1), 2 * (j / own.noise) ** 2)
+    losses: Losses = own.steps * logsumexp(chance + exponents, axis=1) / (ORDERS - 1)
+    return losses
+
+
+def renyi_epsilon(losses: Losses | float, delta: float) -> float:
+    """ε at δ of the losses of everything together."""
     from dp_accounting import rdp
 
-    j = np.arange(touched + 1)
-    chance = binom.logpmf(j, touched, rate)
-    exponents = np.outer(_ORDERS * (_ORDERS - 1), 2 * (j / noise) ** 2)
-    losses = steps * logsumexp(chance + exponents, axis=1) / (_ORDERS - 1)
-    epsilon, _ = rdp.compute_epsilon(_ORDERS, losses, delta)
+    epsilon, _ = rdp.compute_epsilon(ORDERS, losses, delta)
     return float(epsilon)
 
 
-def _through_a_third(noise: float, rate: float, steps: int, touched: int, delta: float) -> float:
-    from dp_accounting import dp_event, pld
+def _through_a_third(trainings: tuple[Steps, ...], delta: float) -> float:
+    from dp_accounting import pld
 
-    j = np.arange(touched + 1)
-    chance = binom.pmf(j, touched, rate)
-    j, chance = j[chance > 0], chance[chance > 0]
-    group = dp_event.MixtureOfGaussiansDpEvent(
-        noise, j.astype(float).tolist(), (chance / chance.sum()).tolist()
-    )
-    interval = _INTERVAL * max(1.0, touched / noise / _COARSER_ABOVE) ** 2
+    interval = max(map(_interval, trainings))
     accountant = pld.PLDAccountant(value_discretization_interval=interval)
-    accountant.compose(group, steps)
+    for own in trainings:
+        accountant.compose(_group(own), own.steps)
 
     def holds(half: float) -> bool:
-        spent: float = accountant.get_delta(half) * (1 + math.exp(half))
+        spent: float = max(accountant.get_delta(half), _SMALLEST_DELTA) * (1 + math.exp(half))
         return spent <= delta
 
-    low, high = 0.0, _LARGEST_HALF
-    if not holds(high):
-        return math.inf
+    low, high = 0.0, next(filter(holds, _HALVES), math.inf)
+    if math.isinf(high):
+        return high
     for _ in range(40):
         middle = (low + high) / 2
         if holds(middle):
@@ -111,3 +161,19 @@ def _through_a_third(noise: float, rate: float, steps: int, touched: int, delta:
         else:
             low = middle
     return 2 * high
+
+
+def _interval(own: Steps) -> float:
+    return float(_INTERVAL * max(1.0, own.touched / own.noise / _COARSER_ABOVE) ** 2)
+
+
+def _group(own: Steps) -> "dp_event.DpEvent":
+    """The addition of all examples that an edge touches, in one step."""
+    from dp_accounting import dp_event
+
+    j = np.arange(own.touched + 1)
+    chance = binom.pmf(j, own.touched, own.rate)
+    j, chance = j[chance > 0], chance[chance > 0]
+    return dp_event.MixtureOfGaussiansDpEvent(
+        own.noise, j.astype(float).tolist(), (chance / chance.sum()).tolist()
+    )

@@ -92,8 +92,27 @@ class SparseResponse:
 
 
 @dataclass(frozen=True)
+class NoisedSums:
+    """Encodings were summed over neighbours and noised once, before anything else.
+
+    Attributes:
+        noise: σ, standard deviation of the noise on every number of a sum of rows of norm 1.
+        hops: K, sums computed one from the other.
+        edges: D, how many edges of one node ε is for.
+        delta: δ that was chosen beforehand.
+        noise_from: ``seed`` in a simulation, whose noise anybody can repeat.
+    """
+
+    noise: float
+    hops: int
+    edges: int
+    delta: float
+    noise_from: Literal["seed", "secret"] = "seed"
+
+
+@dataclass(frozen=True)
 class NoisedGradients:
-    """DP-SGD on the local GNN, or updates noised as a whole.
+    """DP-SGD on the local GNN or the classifier, or updates noised as a whole.
 
     Attributes:
         purpose: whose gradients.
@@ -161,6 +180,7 @@ Event = (
     | OneShotSampling
     | RandomisedResponse
     | SparseResponse
+    | NoisedSums
     | NoisedGradients
     | CappedGradients
     | KnownCrossings
@@ -177,6 +197,7 @@ _KINDS: Mapping[str, type] = {
         OneShotSampling,
         RandomisedResponse,
         SparseResponse,
+        NoisedSums,
         NoisedGradients,
         CappedGradients,
         KnownCrossings,

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,8 @@ from numba import njit
 
 from feddep.errors import InputError
 from feddep.graph.graph import Graph
-from feddep.privacy.response import largest_keep, response_epsilon, smallest_create
+from feddep.privacy.noise import NoiseStream
+from feddep.privacy.response import is_symmetric, largest_keep, response_epsilon, response_rates
 from feddep.privacy.spec import PrivacySpec
 
 Ints = npt.NDArray[np.int32]
@@ -24,10 +26,10 @@ _AT_ONCE = 1 << 18
 
 def perturbs(spec: PrivacySpec) -> bool:
     """Whether the mechanism acts on a silo's graph before anything else does."""
-    return spec.mechanism in ("one-shot", "randomised-response")
+    return spec.mechanism in ("one-shot", "randomised-response", "aggregation-perturbation")
 
 
-def perturbed(graph: Graph, spec: PrivacySpec, fanout: int, rng: np.random.Generator) -> Graph:
+def perturbed(graph: Graph, spec: PrivacySpec, fanout: int, rng: NoiseStream) -> Graph:
     """The graph that a silo works with from here on; for most mechanisms the true one.
 
     Args:
@@ -42,13 +44,33 @@ def perturbed(graph: Graph, spec: PrivacySpec, fanout: int, rng: np.random.Gener
     if spec.mechanism == "randomised-response":
         if spec.epsilon <= 0:
             raise InputError("randomised response needs ε; give --epsilon, for example 2")
-        if spec.keep_edge:
-            return sparse_response(graph, spec.epsilon, spec.keep_edge, rng)
-        return randomised_response(graph, spec.epsilon, rng)
+        if is_symmetric(spec.epsilon, spec.keep_edge):
+            return randomised_response(graph, spec.epsilon, rng)
+        return sparse_response(graph, spec.epsilon, spec.keep_edge, rng)
     return graph
 
 
-def one_shot(graph: Graph, fanout: int, rng: np.random.Generator) -> Graph:
+def noise_key(spec: PrivacySpec, fanout: int) -> tuple[str | int, ...]:
+    """What the noise of a mechanism that perturbs graphs depends on: its rates, and nothing else.
+
+    A setting that does not change the rates must not change the noise. Otherwise whoever chooses
+    the settings gets independent answers at the same ε, and their majority is the true graph.
+    Other rates must have independent noise: two answers from one sequence of draws would reveal
+    more than both prices together allow.
+
+    Args:
+        spec: the mechanism.
+        fanout: d, which counts for one-shot samples alone.
+    """
+    if spec.mechanism == "one-shot":
+        return spec.mechanism, fanout
+    if spec.mechanism == "randomised-response":
+        keep, create = response_rates(spec.epsilon, spec.keep_edge)
+        return spec.mechanism, keep.hex(), create.hex()
+    return (spec.mechanism,)
+
+
+def one_shot(graph: Graph, fanout: int, rng: NoiseStream) -> Graph:
     """Keeps ``fanout`` entries of every longer neighbour list, drawn once without replacement.
 
     An edge stays if either of its ends keeps it: with δ_v = min(1, d / degree), the probability
@@ -62,7 +84,7 @@ def one_shot(graph: Graph, fanout: int, rng: np.random.Generator) -> Graph:
     return graph.with_edges(np.stack([source[kept], graph.indices[kept]], axis=1))
 
 
-def randomised_response(graph: Graph, epsilon: float, rng: np.random.Generator) -> Graph:
+def randomised_response(graph: Graph, epsilon: float, rng: NoiseStream) -> Graph:
     """Flips every unordered pair of nodes independently with probability 1 / (1 + e^ε).
 
     Source: Warner 1965, applied to the bits of the adjacency matrix. Two graphs that differ in
@@ -73,15 +95,19 @@ def randomised_response(graph: Graph, epsilon: float, rng: np.random.Generator) 
         InputError: there would be too many flips; it names the smallest possible ε.
     """
     pairs = graph.nodes * (graph.nodes - 1) // 2
-    expected = pairs / (1 + math.exp(epsilon))
+    _, create = response_rates(epsilon)
+    expected = pairs * create
     if expected > MOST_FLIPS:
         raise _too_many(graph.nodes, expected, epsilon, math.log(pairs / MOST_FLIPS - 1))
-    flips = _Coins(pairs, 1 / (1 + math.exp(epsilon)), rng)
-    indptr, indices = _flipped(_numbers(graph), flips.heads, graph.nodes)
+
+    def flips() -> Iterator[Longs]:
+        return _heads(pairs, create, deepcopy(rng))
+
+    indptr, indices = _flipped(_numbers(graph), flips, graph.nodes)
     return replace(graph, indptr=indptr, indices=indices)
 
 
-def sparse_response(graph: Graph, epsilon: float, keep: float, rng: np.random.Generator) -> Graph:
+def sparse_response(graph: Graph, epsilon: float, keep: float, rng: NoiseStream) -> Graph:
     """Keeps every edge with probability q₁ and turns every other pair into one with q₀.
 
     q₀ is the smallest that ε allows. For q₁ ≤ e^ε/(1 + e^ε) the result is distributed as the
@@ -99,18 +125,17 @@ def sparse_response(graph: Graph, epsilon: float, keep: float, rng: np.random.Ge
             largest possible q₁.
     """
     pairs = graph.nodes * (graph.nodes - 1) // 2
-    create = smallest_create(epsilon, keep)
+    _, create = response_rates(epsilon, keep)
     if pairs * create > MOST_FLIPS:  # counted without the edges, which are secret
         least = response_epsilon(keep, MOST_FLIPS / pairs)
         raise _too_many(graph.nodes, pairs * create, epsilon, least)
     true = _numbers(graph)
     kept = np.delete(true, bernoulli_positions(len(true), 1 - keep, rng))
-    others = _Coins(pairs - len(true), create, rng)
     # Drawn among the pairs that are not edges; each is then moved past the edges before it.
     edges_before = true - np.arange(len(true))
 
     def created() -> Iterator[Longs]:
-        for heads in others.heads():
+        for heads in _heads(pairs - len(true), create, deepcopy(rng)):
             yield heads + np.searchsorted(edges_before, heads, side="right")
 
     indptr, indices = _flipped(kept, created, graph.nodes)
@@ -203,37 +228,31 @@ def _walk(
     return i, u, first
 
 
-class _Coins:
-    """Independent coins, of which only the heads are drawn, by the geometric gaps between them.
+def _heads(count: int, p: float, rng: NoiseStream) -> Iterator[Longs]:
+    """The heads among independent coins, found by the geometric gaps between them.
 
     Args:
         count: number of coins.
         p: the probability of heads.
-        rng: draws the gaps; its state is kept, so the same heads are drawn every time.
+        rng: draws the gaps.
+
+    Yields:
+        Their positions, ascending, some at a time.
     """
-
-    def __init__(self, count: int, p: float, rng: np.random.Generator) -> None:
-        self._count, self._p, self._rng = count, p, rng
-        self._start = rng.bit_generator.state
-
-    def heads(self) -> Iterator[Longs]:
-        """Their positions, ascending, some at a time."""
-        count, p, rng = self._count, self._p, self._rng
-        rng.bit_generator.state = self._start
-        last = -1
-        while last < count - 1:
-            expected = (count - 1 - last) * p
-            draws = min(int(expected + 4 * math.sqrt(expected) + 16), _AT_ONCE)
-            gaps = rng.geometric(p, draws)
-            np.minimum(gaps, count + 1, out=gaps)  # beyond the end the size does not matter
-            np.cumsum(gaps, out=gaps)
-            gaps += last
-            last = int(gaps[-1])
-            heads = gaps[: np.searchsorted(gaps, count)]
-            if len(heads):
-                yield heads
+    last = -1
+    while last < count - 1:
+        expected = (count - 1 - last) * p
+        draws = min(int(expected + 4 * math.sqrt(expected) + 16), _AT_ONCE)
+        gaps = rng.geometric(p, draws)
+        np.minimum(gaps, count + 1, out=gaps)  # beyond the end the size does not matter
+        np.cumsum(gaps, out=gaps)
+        gaps += last
+        last = int(gaps[-1])
+        heads = gaps[: np.searchsorted(gaps, count)]
+        if len(heads):
+            yield heads
 
 
-def bernoulli_positions(count: int, p: float, rng: np.random.Generator) -> Longs:
+def bernoulli_positions(count: int, p: float, rng: NoiseStream) -> Longs:
     """The positions below ``count`` at which independent coins of probability p show heads."""
-    return np.concatenate([np.empty(0, np.int64), *_Coins(count, p, rng).heads()])
+    return np.concatenate([np.empty(0, np.int64), *_heads(count, p, rng)])

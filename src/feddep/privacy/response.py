@@ -42,6 +42,20 @@ def smallest_create(epsilon: float, keep: float) -> float:
     return create
 
 
+def is_symmetric(epsilon: float, keep: float) -> bool:
+    """Whether q₁ = ``keep`` at ε is the symmetric form: it is 0, or its rate but for rounding."""
+    symmetric = 1 / (1 + math.exp(-min(epsilon, _LARGEST_EXPONENT)))
+    return not keep or math.isclose(keep, symmetric, rel_tol=1e-9)
+
+
+def response_rates(epsilon: float, keep: float = 0.0) -> tuple[float, float]:
+    """(q₁, q₀) of randomised response at ε that keeps edges with q₁ = ``keep``; 0: symmetric."""
+    if not is_symmetric(epsilon, keep):
+        return keep, smallest_create(epsilon, keep)
+    create = 1 / (1 + math.exp(min(epsilon, _LARGEST_EXPONENT)))
+    return 1 - create, create
+
+
 def largest_keep(epsilon: float, create: float) -> float:
     """The largest q₁ that q₀ allows: min(q₀e^ε, 1 - (1 - q₀)e^-ε)."""
     exponent = min(epsilon, _LARGEST_EXPONENT)
@@ -50,6 +64,14 @@ def largest_keep(epsilon: float, create: float) -> float:
 
 def response_event(epsilon: float, keep: float) -> RandomisedResponse | SparseResponse:
     """Randomised response at ε: symmetric, or with edges kept at a rate of its own."""
-    if keep:
-        return SparseResponse(keep, smallest_create(epsilon, keep))
-    return RandomisedResponse(epsilon)
+    if is_symmetric(epsilon, keep):
+        return RandomisedResponse(epsilon)
+    return SparseResponse(*response_rates(epsilon, keep))
+
+
+def attains(event: RandomisedResponse | SparseResponse) -> bool:
+    """Whether an edge that is shown is e^ε times as likely to be real, as nothing else could be."""
+    if isinstance(event, RandomisedResponse):
+        return True
+    epsilon = response_epsilon(event.keep, event.create)
+    return math.isclose(math.log(event.keep / event.create), epsilon, rel_tol=1e-9)

@@ -41,8 +41,10 @@ _METHODS = {
     "global": Style("#000000", "square", "6 3"),
     "local": Style("#7f7f7f", "diamond"),
     "fedavg": Style("#0072b2", "circle"),
+    "fedavg-warm": Style("#4a90c2", "circle", "5 2"),
     "fedsage": Style("#00805d", "square"),
     "fedgnn": Style("#332288", "up"),
+    "fedgnn-update": Style("#7a6bc0", "up", "5 2"),
     "fedgraph": Style("#2592b5", "down"),
     "fedgsl": Style("#8a7a00", "diamond"),
     "feddep-wo-dgen": Style("#b07d00", "down", "5 2"),
@@ -54,6 +56,7 @@ _METHODS = {
 _SOMEBODY_S_OWN = Style("#5b6470", "bar")
 _MECHANISMS = {
     "randomised-response": Style(),
+    "aggregation-perturbation": Style(dash="9 3 3 3", marker="up"),
     "none": Style(dash="1 3", marker="bar"),
     "nfdp": Style(dash="7 3", marker="diamond"),
     "one-shot": Style(dash="7 3 1 3", marker="square"),

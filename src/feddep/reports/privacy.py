@@ -1,32 +1,42 @@
 """The (ε, δ) of a mechanism without a run, and of a finished run from its privacy events."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
+
+from feddep.algorithms import find_method
+from feddep.algorithms.method import Method
 from feddep.errors import DataError, InputError
-from feddep.phases.averaging import Averaging
-from feddep.phases.local_gnn import LocalGnnTraining
-from feddep.phases.prototype_exchange import PrototypeExchange
-from feddep.privacy.accountant import example_level, noise_for, price
-from feddep.privacy.edge_level import edge_noise
+from feddep.graph.graph import Graph, Part
+from feddep.learning.prototypes import EmbeddingSpec
+from feddep.learning.spec import LearningSpec, TrainingSpec
+from feddep.models.generator import GeneratorSpec
+from feddep.models.sage import ModelSpec
+from feddep.privacy.accountant import example_level, price
 from feddep.privacy.events import (
-    BernoulliSelection,
     CappedGradients,
     Event,
-    FullNeighbours,
-    Message,
     NeighbourSampling,
     NoisedGradients,
     OneShotSampling,
 )
-from feddep.privacy.occurrences import touched_examples
-from feddep.privacy.response import response_event
+from feddep.privacy.meaning import GraphSize
 from feddep.privacy.sampling import one_shot_delta, paper_step
-from feddep.privacy.spec import mechanism_named, refuse_unread
+from feddep.privacy.spec import Mechanism, PrivacySpec, mechanism_named, refuse_unread
 from feddep.privacy.statement import statement
-from feddep.runs.accounting import edge_entry, finite, plain, privacy_record
+from feddep.runs.accounting import (
+    edge_entry,
+    finite,
+    mechanism_events,
+    plain,
+    planned_messages,
+    privacy_record,
+)
 from feddep.runs.files import read_record
 from feddep.runs.opening import read_events
 
@@ -37,6 +47,7 @@ class Question:
 
     Attributes:
         mechanism: the mechanism.
+        method: the method, on which depends what leaves and so what the mechanism covers.
         fanout: d.
         min_degree: D, the degree of the node that is priced.
         hops: L, lists read one after the other.
@@ -44,17 +55,21 @@ class Question:
         rounds: averaging rounds, whose messages are computed from the edges too.
         keep: r, rate of the Bernoulli sampler.
         delta_prime: δ' of the composition theorem.
+        nodes: of the client's graph.
         edges: of the client's graph.
-        epsilon: of randomised response, or the ε that DP-SGD's noise is calibrated for: of an
-            example or, with a cap on occurrences, of an edge.
+        epsilon: of randomised response or aggregation perturbation, or the ε that DP-SGD's noise is
+            calibrated for: of an example or, with a cap on occurrences, of an edge.
         noise: σ of DP-SGD.
         batch: share of the examples in a batch of DP-SGD.
-        delta: δ at which DP-SGD is priced.
+        delta: δ at which DP-SGD and aggregation perturbation are priced.
         keep_edge: q₁ of randomised response; 0 is the symmetric form.
         occurrences: of a node in the lists that DP-SGD reads on inner hops; 0 sets no cap.
+        summed_hops: K of aggregation perturbation.
+        max_degree: D, edges of one node that aggregation perturbation hides; 0 is a single one.
     """
 
     mechanism: str = "nfdp"
+    method: str = "feddep"
     fanout: int = 5
     min_degree: int = 10
     hops: int = 2
@@ -62,6 +77,7 @@ class Question:
     rounds: int = 50
     keep: float = 1.0
     delta_prime: float = 1e-5
+    nodes: int = 2708
     edges: int = 5278
     epsilon: float = 0.0
     noise: float = 2.0
@@ -69,21 +85,35 @@ class Question:
     delta: float = 1e-5
     keep_edge: float = 0.0
     occurrences: int = 0
+    summed_hops: int = 1
+    max_degree: int = 0
 
 
 def answer(question: Question) -> dict[str, Any]:
-    """``per_step``, ``paper``, ``composed``, ``sound`` and a statement, as plain data."""
-    q = _checked(question)
+    """What the mechanism promises with the method, as plain data.
+
+    ``sound`` and a statement; ``per_step``, ``paper`` and ``composed`` where the paper's theorem
+    covers something of what is done, and None elsewhere.
+    """
+    q, mechanism = _checked(question)
+    method = find_method(q.method)
+    _check_mechanism(method, mechanism)
+    learning = _learning(q, mechanism, method)
+    events = [_at_degree(q, event) for event in mechanism_events(method, learning, _examples(q))]
+    events += planned_messages(method, learning)
+    prices = price(events, q.nodes, q.delta_prime)
+    sampled = mechanism == "nfdp" and bool(prices.quantiles)
     step = paper_step(q.min_degree, q.fanout)
-    events = _events(q)
-    prices = price(events, q.edges, q.delta_prime)
     found: dict[str, Any] = {
-        "mechanism": q.mechanism,
-        "per_step": {"epsilon": step[0], "delta": step[1]},
-        "paper": plain(prices.paper),
-        "composed": plain(prices.composed),
+        "mechanism": mechanism,
+        "method": q.method,
+        "per_step": {"epsilon": step[0], "delta": step[1]} if sampled else None,
+        "paper": plain(prices.paper) if sampled else None,
+        "composed": plain(prices.composed) if sampled else None,
         "sound": plain(prices.sound),
-        "statement": statement(q.mechanism, prices, [events]),
+        "statement": statement(
+            mechanism, prices, [events], [GraphSize(q.nodes, q.edges)], planned=True
+        ),
     }
     noised = [event for event in events if isinstance(event, NoisedGradients)]
     if noised:
@@ -107,16 +137,27 @@ def of_run(folder: Path) -> dict[str, Any]:
     return privacy_record(
         record["privacy"]["mechanism"],
         events_by_client,
-        [_edges(events) for events in events_by_client],
+        _sizes(record, events_by_client),
         record["privacy"]["deltas"]["delta"],
         record["privacy"]["deltas"]["delta_prime"],
     )
 
 
+_COLUMNS = (
+    "per_step",
+    "paper",
+    "composed",
+    "sound",
+    "example_level",
+    "edge_level",
+    "silo_level",
+)
+
+
 def price_rows(found: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     """One row of texts a column of the accountant, and what DP-SGD costs by itself."""
     rows = []
-    for name in ("per_step", "paper", "composed", "sound", "example_level", "edge_level"):
+    for name in _COLUMNS:
         entry = found.get(name)
         if entry is not None:
             epsilon = "unbounded" if entry["epsilon"] is None else f"{entry['epsilon']:.4g}"
@@ -124,77 +165,109 @@ def price_rows(found: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     return rows
 
 
-def _edges(events: Sequence[Event]) -> int:
+def _sizes(
+    record: Mapping[str, Any], events_by_client: Sequence[Sequence[Event]]
+) -> list[GraphSize]:
+    """The clients' graphs; records of earlier versions do not tell, so their events are asked."""
+    told = record["privacy"].get("sizes")
+    if told is not None:
+        return [GraphSize(**size) for size in told]
+    most = record.get("data", {}).get("nodes", sys.maxsize)
+    return [_size(events, most) for events in events_by_client]
+
+
+def _size(events: Sequence[Event], most: int) -> GraphSize:
+    """As the events tell; where none does, with so many nodes as there can be, the worst case."""
     for event in events:
-        if isinstance(event, CappedGradients):
-            return event.edges
-    degrees = next(e.degrees for e in events if isinstance(e, NeighbourSampling))
-    return sum(degree * count for degree, count in degrees) // 2
+        if isinstance(event, NeighbourSampling):
+            nodes = sum(count for _, count in event.degrees)
+            return GraphSize(nodes, sum(degree * count for degree, count in event.degrees) // 2)
+    return GraphSize(most)
 
 
-def _checked(question: Question) -> Question:
+def _checked(question: Question) -> tuple[Question, Mechanism]:
     mechanism = mechanism_named(question.mechanism)
     q = replace(question, mechanism=mechanism)
     for names, fits, expected in _RANGES:
         for name in names:
             if not fits(getattr(q, name)):
                 raise InputError(f"{name} must be {expected} (got {getattr(q, name)})")
+    pairs = GraphSize(q.nodes).pairs
+    if q.edges > pairs:
+        raise InputError(
+            f"{q.nodes} nodes have {pairs} pairs, so that there can be no more edges (got "
+            f"{q.edges}); give --nodes and --edges of the same graph"
+        )
     if q.mechanism == "randomised-response" and q.epsilon == 0:
         raise InputError("randomised response needs ε; give --epsilon, for example 2")
     refuse_unread(mechanism, asdict(q))
-    return q
+    return q, mechanism
 
 
 _RANGES: Sequence[tuple[Sequence[str], Callable[[float], bool], str]] = (
-    (("fanout", "min_degree", "hops", "edges"), lambda x: x >= 1, "at least 1"),
-    (("epochs", "rounds", "epsilon", "noise", "occurrences"), lambda x: x >= 0, "0 or more"),
+    (("fanout", "min_degree", "hops", "nodes", "edges"), lambda x: x >= 1, "at least 1"),
+    (
+        ("epochs", "rounds", "epsilon", "noise", "occurrences", "max_degree"),
+        lambda x: x >= 0,
+        "0 or more",
+    ),
+    (("summed_hops",), lambda x: 1 <= x <= 8, "from 1 to 8"),
     (("keep_edge",), lambda x: 0 <= x < 1, "at least 0 and below 1"),
     (("keep", "batch"), lambda x: 0 < x <= 1, "above 0 and at most 1"),
     (("delta", "delta_prime"), lambda x: 0 < x < 1, "between 0 and 1"),
 )
 
 
-def _events(q: Question) -> list[Event]:
-    node = ((q.min_degree, 1),)
-    events: list[Event] = [
-        Message(PrototypeExchange.name, "prototypes", 1, 0),
-        NeighbourSampling("classifier", q.fanout, q.hops, q.rounds, node),
-    ]
-    if q.rounds:
-        events.append(Message(Averaging.name, "classifier", q.rounds, 0))
-    sampled = NeighbourSampling("embeddings", q.fanout, q.hops, q.epochs, node)
-    match q.mechanism:
-        case "nfdp":
-            return [sampled, BernoulliSelection(q.keep), *events]
-        case "one-shot":
-            delta = one_shot_delta(q.min_degree, q.fanout)
-            return [OneShotSampling(q.fanout, delta, 1 - (1 - delta) ** 2), *events]
-        case "randomised-response":
-            return [response_event(q.epsilon, q.keep_edge), *events]
-        case "dp-sgd":
-            return [FullNeighbours("embeddings"), _noised(q), *events]
-    return [FullNeighbours("embeddings"), *events]
+def _check_mechanism(method: Method, mechanism: Mechanism) -> None:
+    own = method.settings.get("privacy.mechanism", mechanism)
+    if own != mechanism:
+        raise InputError(
+            f"{method.name} has the mechanism {own} and takes no other (got {mechanism}); give "
+            f"--mechanism {own}"
+        )
 
 
-def _noised(q: Question) -> NoisedGradients:
-    steps, noise = max(1, round(q.epochs / q.batch)), q.noise
-    if not q.occurrences:
-        if q.epsilon:
-            noise = noise_for(q.epsilon, q.delta, q.batch, steps)
-        return NoisedGradients("embeddings", noise, 1.0, q.batch, steps)
-    touched = touched_examples(q.occurrences, q.hops)
-    if q.epsilon:
-        noise = edge_noise(q.epsilon, q.delta, q.batch, steps, touched)
-    return CappedGradients(
-        "embeddings",
-        noise,
-        1.0,
-        q.batch,
-        steps,
-        phase=LocalGnnTraining.name,
-        occurrences=q.occurrences,
-        touched=touched,
-        delta=q.delta,
-        edges=q.edges,
-        trainings=1,
+def _learning(q: Question, mechanism: Mechanism, method: Method) -> LearningSpec:
+    """The settings of a run that the question is about."""
+    return LearningSpec(
+        features=1,
+        classes=2,
+        model=ModelSpec(layers=q.hops),
+        training=TrainingSpec(rounds=q.rounds, fanout=q.fanout),
+        embedding=EmbeddingSpec(depth=q.hops, epochs=q.epochs),
+        generator=GeneratorSpec(keep=q.keep),
+        privacy=PrivacySpec(
+            mechanism=mechanism,
+            epsilon=q.epsilon,
+            delta=q.delta,
+            delta_prime=q.delta_prime,
+            noise=q.noise,
+            keep_edge=q.keep_edge,
+            occurrences=q.occurrences,
+            summed_hops=q.summed_hops,
+            max_degree=q.max_degree,
+        ),
+        fusion=method.fusion,
     )
+
+
+def _examples(q: Question) -> Graph:
+    """Training nodes, of which a batch of the usual size is the share that is asked for."""
+    count = max(1, round(TrainingSpec().batch_size / q.batch))
+    return Graph.from_edges(
+        [],
+        sp.csr_array((count, 1), dtype=np.float32),
+        np.zeros(count, int),
+        classes=2,
+        split=np.full(count, Part.TRAIN),
+    )
+
+
+def _at_degree(q: Question, event: Event) -> Event:
+    """An event of a graph without edges, as it is for a node of the degree that is asked for."""
+    if isinstance(event, NeighbourSampling):
+        return replace(event, degrees=((q.min_degree, 1),))
+    if isinstance(event, OneShotSampling):
+        delta = one_shot_delta(q.min_degree, q.fanout)
+        return replace(event, list_delta=delta, edge_delta=1 - (1 - delta) ** 2)
+    return event

@@ -19,6 +19,7 @@ from feddep.privacy.accountant import (
     price,
     worst_of,
 )
+from feddep.privacy.aggregation import sums_event
 from feddep.privacy.events import (
     CappedGradients,
     Event,
@@ -26,8 +27,11 @@ from feddep.privacy.events import (
     KnownCrossings,
     Message,
     NoisedGradients,
+    NoisedSums,
     OneShotSampling,
 )
+from feddep.privacy.meaning import GraphSize
+from feddep.privacy.noised_updates import silo_epsilon
 from feddep.privacy.response import response_event
 from feddep.privacy.sampling import one_shot_delta
 from feddep.privacy.statement import statement
@@ -39,11 +43,24 @@ def mechanism_events(method: Method, learning: LearningSpec, graph: Graph) -> li
     events: list[Event] = [KnownCrossings()] if method.sees_cross_edges else []
     if spec.mechanism == "randomised-response":
         events.append(response_event(spec.epsilon, spec.keep_edge))
+    if spec.sums:
+        _check_needs_no_edges(method)
+        events.append(sums_event(spec))
     if spec.mechanism == "one-shot":
         events.append(_one_shot(graph, learning.training.fanout))
     for phase in method.phases:
         events += _declared(phase, learning, graph)
     return events
+
+
+def _check_needs_no_edges(method: Method) -> None:
+    """Refuses methods that mend subgraphs: noised sums leave nothing to learn mending from."""
+    if method.trains_generator or method.sees_cross_edges or method.fusion != "none":
+        raise InputError(
+            f"{method.name} adds missing neighbours to a graph, and aggregation-perturbation "
+            "leaves a silo sums and no graph; choose a method that trains a classifier alone, such "
+            "as fedavg, or another mechanism"
+        )
 
 
 def _declared(phase: AnyPhase, learning: LearningSpec, graph: Graph) -> list[Event]:
@@ -83,7 +100,7 @@ def message_events(sent: Mapping[str, Sequence[int]], client: int) -> list[Event
 def privacy_record(
     mechanism: str,
     events_by_client: Sequence[Events],
-    edges: Sequence[int],
+    sizes: Sequence[GraphSize],
     delta: float,
     prime: float,
 ) -> dict[str, Any]:
@@ -92,31 +109,53 @@ def privacy_record(
     Args:
         mechanism: the run's.
         events_by_client: every client's.
-        edges: in every client's graph.
+        sizes: of every client's graph.
         delta: δ at which DP-SGD is priced.
         prime: δ' of the composition theorem.
     """
-    prices = [price(own, count, prime) for own, count in zip(events_by_client, edges, strict=True)]
+    prices = [
+        price(own, size.nodes, prime) for own, size in zip(events_by_client, sizes, strict=True)
+    ]
     worst = worst_of(prices)
     noised = [e for own in events_by_client for e in own if isinstance(e, NoisedGradients)]
     examples = [example_level(e, delta) for e in set(noised) if e.purpose != "updates"]
     found = {
         "mechanism": mechanism,
         "verdict": worst.sound.verdict,
-        "statement": statement(mechanism, worst, events_by_client),
+        "statement": statement(mechanism, worst, events_by_client, sizes),
         "paper": plain(worst.paper),
         "composed": plain(worst.composed),
         "sound": plain(worst.sound),
         "composed_quantiles": _quantiles(worst),
         "deltas": {"delta": delta, "delta_prime": prime},
+        "sizes": [size._asdict() for size in sizes],
         "example_level": {"epsilon": finite(max(examples)), "delta": delta} if examples else None,
-        "relation": "paper and composed: one entry of one neighbour list; sound: one undirected "
-        "edge inside one silo. Node set, features, labels and split count as public.",
+        "relation": "paper and composed: one entry of one neighbour list; sound: "
+        f"{_hidden(events_by_client)} inside one silo. Node set, features, labels and split count "
+        "as public.",
     }
     capped = [e for e in noised if isinstance(e, CappedGradients)]
     if capped:  # for this training alone; ``sound`` says whether it bounds all that left
         found["edge_level"] = edge_entry(capped)
+    updates = [e for e in noised if e.purpose == "updates"]
+    if updates:  # of the updates alone; scores and losses go with them
+        found["silo_level"] = _silo_entry(updates, delta)
     return found
+
+
+def _hidden(events_by_client: Sequence[Events]) -> str:
+    """What a sound ε is for."""
+    sums = [e.edges for own in events_by_client for e in own if isinstance(e, NoisedSums)]
+    most = min(sums, default=1)
+    return "one undirected edge" if most == 1 else f"up to {most} undirected edges of one node"
+
+
+def _silo_entry(events: Sequence[NoisedGradients], delta: float) -> dict[str, Any]:
+    """What noised updates alone cost a silo whose data are all replaced, where it is most."""
+    epsilon, worst = max(
+        ((silo_epsilon(e.noise, e.steps, delta), e) for e in events), key=lambda pair: pair[0]
+    )
+    return {"epsilon": finite(epsilon), "delta": delta, "of": "updates", "noise": worst.noise}
 
 
 def edge_entry(events: Sequence[CappedGradients]) -> dict[str, Any]:

@@ -72,6 +72,7 @@ clientapp = "feddep.deployment.operations.client_app:app"
 [tool.flwr.app.config]
 folder = ""
 crossings = ""
+heads = ""
 quorum = 1.0
 grace = 600.0
 wait = 3600.0
@@ -327,6 +328,7 @@ def run_on_silos(
         "folder": str(folder.resolve()),
         "largest-norm": float(largest_norm),
         "crossings": str(crossings.resolve()) if crossings else "",
+        "heads": str(config.state.resolve() / "heads"),
         **{name: float(value) for name, value in vars(wait_policy).items()},
     }
     asked = folder / "flower-run.toml"  # Flower's command-line syntax cannot escape characters

@@ -85,8 +85,20 @@ rounds = 100
 smallest_cluster = 5
 
 # The highest privacy loss ε for one edge in one run: a number, or "unbounded", which also accepts
-# runs without any formal guarantee.
+# runs without any formal guarantee. What a number means for a graph of this size is told by
+# `feddep privacy --mechanism randomised-response --epsilon 2 --nodes 542 --edges 945`.
 highest_epsilon = "unbounded"
+
+# The highest chance δ that this promise fails. Without this line an ε that is bounded holds up to
+# δ = 1e-5, and in a silo with many nodes up to one tenth of one over the number of their pairs. A
+# line with a smaller number is stricter.
+# highest_delta = 1e-7
+
+# The highest ε for one edge in all runs together, counted from this silo's disclosure log, and the
+# chance δ that it fails; DP-SGD needs a δ. Without these lines no budget is kept, and a server that
+# asks often enough learns everything. `feddep disclosures budget silo.toml` tells what is left.
+# budget_epsilon = 4.0
+# budget_delta = 1e-7
 
 # Plain numbers (scores, counts, losses) that may leave. Without this line all that the method
 # declares may.

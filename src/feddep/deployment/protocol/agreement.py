@@ -63,7 +63,7 @@ class Agreement:
         hidden, width = model.hidden, self.learning.embedding_width
         outputs = max(hidden, embedding.width, self.classes)
         convolution = (2 * hidden + embedding.width + 1) * outputs
-        weights = (self.features + width + 1) * hidden + model.layers * convolution
+        weights = (self.learning.inputs + width + 1) * hidden + model.layers * convolution
         head = (hidden + 1) * (hidden + generator.slots * width)
         batch = generator.batch_size * (hidden + generator.slots)
         prototypes = self.spec.partition.clients * embedding.clusters * width

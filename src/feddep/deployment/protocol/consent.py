@@ -8,11 +8,18 @@ anything, so names are matched exactly and whatever is not listed is refused::
     rounds = 50
     smallest_cluster = 5
     highest_epsilon = "unbounded"
+    highest_delta = 1e-7
+
+A budget bounds all runs together; ``docs/privacy.md`` says what it counts::
+
+    budget_epsilon = 4.0
+    budget_delta = 1e-7
 """
 
+import math
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -20,21 +27,32 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from feddep.algorithms.method import Method
+from feddep.deployment.protocol.budget import Account, account_of, is_shown, release_key
 from feddep.deployment.protocol.disclosure_log import counted
-from feddep.errors import ConsentError, InputError
+from feddep.deployment.protocol.log_lines import Agreed, Head, Line, find, head_from, spelt
+from feddep.errors import ConsentError, DataError, InputError
 from feddep.federation.content import Rows
 from feddep.federation.messages import Reply, group_of
 from feddep.federation.phase import numbers_sent
 from feddep.graph.graph import Graph
 from feddep.learning.spec import LearningSpec
-from feddep.privacy.accountant import Guarantee, price
+from feddep.privacy.accountant import NOTHING, Guarantee, price
+from feddep.privacy.budget import exceeds
 from feddep.privacy.events import Event, OneShotSampling
+from feddep.privacy.meaning import delta_to_set, largest_delta
+from feddep.privacy.perturb import perturbs
 from feddep.runs.accounting import mechanism_events, planned_messages
 from feddep.scenario.spec import RunSpec
 
 _Names = Annotated[frozenset[Annotated[str, Field(min_length=1)]], Field(strict=False)]
 _Count = Annotated[int, Field(ge=1)]
 _Epsilon = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Delta = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+_DataName = Annotated[str, Field(pattern=r"\A[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}\z")]
+_Line = Annotated[int, Field(ge=0)]
+_Noted = Annotated[str, Field(pattern=r"\A\d{1,12}:[0-9a-f]{64}\z")]
+_Heads = Annotated[frozenset[_Noted], Field(strict=False)]
+_A_HEAD = "NUMBER:HASH as `feddep disclosures verify` prints it"
 
 
 class Consent(BaseModel):
@@ -46,8 +64,18 @@ class Consent(BaseModel):
         rounds: the highest number of training rounds.
         smallest_cluster: the fewest nodes over which a prototype may be the mean.
         highest_epsilon: the largest sound ε for one edge that the silo agrees to.
+        highest_delta: the largest δ that the silo agrees to. None leaves it to ``highest_epsilon``:
+            an ε that is bounded holds at no larger δ than
+            :func:`~feddep.privacy.meaning.largest_delta`.
         numbers: plain numbers that may leave; None allows all that the method's phases declare.
         releases: how often one group may leave in a run; None allows one more than ``rounds``.
+        budget_epsilon: the largest ε for one edge of all runs together; None sets no budget.
+        budget_delta: δ of all runs together; 0 leaves nothing for DP-SGD.
+        budget_graph: names the silo's data. A budget is for the data of one name, whatever becomes
+            of them; another name begins another budget.
+        budget_since: the last line of the disclosure log that is not counted.
+        noted_head: a head of the log, which must still be in it.
+        lost_heads: heads that are known to be lost, and are not looked for.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
@@ -59,8 +87,17 @@ class Consent(BaseModel):
     highest_epsilon: _Epsilon | Literal["unbounded"] = Field(
         description='a number from 0, or "unbounded"'
     )
+    highest_delta: _Delta | None = Field(None, description="a number from 0 and below 1")
     numbers: _Names | None = Field(None, description='a list of numbers, such as ["loss"]')
     releases: _Count | None = Field(None, description="a whole number from 1")
+    budget_epsilon: _Epsilon | None = Field(None, description="a number from 0")
+    budget_delta: _Delta = Field(0.0, description="a number from 0 and below 1")
+    budget_graph: _DataName = Field(
+        "", description="a name for the silo's data, of 1 to 64 letters, digits, spaces, . _ and -"
+    )
+    budget_since: _Line = Field(0, description="a line of the disclosure log, or 0 for all")
+    noted_head: _Noted | None = Field(None, description=f"a head of the log, {_A_HEAD}")
+    lost_heads: _Heads = Field(frozenset(), description=f"a list of heads, each {_A_HEAD}")
 
     _file: str = PrivateAttr("the consent file")
     _lines: dict[str, int] = PrivateAttr(default_factory=dict)
@@ -88,7 +125,17 @@ class Consent(BaseModel):
             raise InputError(f"{path} is not a valid consent: {wrong}") from None
         consent._file = path.name
         consent._lines = lines
+        consent._check_budget_keys(path)
         return consent
+
+    def _check_budget_keys(self, path: Path) -> None:
+        """A budget's other keys would seem to limit something without the one that does."""
+        idle = {"budget_delta", "budget_graph", "budget_since"} & self.model_fields_set
+        if idle and self.budget_epsilon is None:
+            raise InputError(
+                f"{path} is not a valid consent: {_listed(idle)} without budget_epsilon, the "
+                "budget's ε; add it"
+            )
 
     @property
     def most_releases(self) -> int:
@@ -130,6 +177,44 @@ class Consent(BaseModel):
         """
         _refuse("the run", self._beyond(spec, method, learning, sound, nodes))
 
+    def check_budget(self, lines: Sequence[Line], asked: Agreed, heads: Mapping[str, Head]) -> None:
+        """Refuses a run that would exceed the budget, or whose budget cannot be counted.
+
+        Args:
+            lines: of the silo's log, checked.
+            asked: the line about the run, which is to be the next; or one of the log's.
+            heads: heads of the log that were noted, by where; without a budget only the one in
+                this consent is looked for.
+
+        Raises:
+            ConsentError: says what is spent, and the line that forbids more.
+        """
+        own = {} if self.noted_head is None else {f"noted_head of {self._file}": self.noted_head}
+        found = {where: head for where, text in own.items() if (head := head_from(text))}
+        if self.budget_epsilon is not None:
+            found |= heads
+        _refuse("the run", self._lost(lines, found))
+        if self.budget_epsilon is None:
+            return
+        others = [line for line in lines if line.number != asked.number]
+        before = self.account(others, asked.graph)
+        if not (is_shown(asked) and before.holds(release_key(asked))):
+            after = self.account([*others, asked], asked.graph)
+            _refuse("the run", self._beyond_budget(before, after, asked.number))
+
+    def account(self, lines: Sequence[Line], graph: str | None) -> Account:
+        """What counts against this budget.
+
+        Args:
+            lines: of the silo's log, checked.
+            graph: recognises the silo's graph of today; None if it is not known.
+        """
+        return account_of(lines, self.budget_graph, graph, self.budget_since)
+
+    def delta_for(self, nodes: int) -> float:
+        """δ at which the budget is counted: no more than can be a promise for so many nodes."""
+        return min(self.budget_delta, largest_delta(nodes))
+
     def check_reply(self, phase_name: str, reply: Reply, already: Mapping[str, int]) -> None:
         """Refuses a reply with something that may not leave, or has left too often.
 
@@ -163,8 +248,13 @@ class Consent(BaseModel):
         for smallest in _cluster_sizes(method, learning):
             yield from self._small_clusters(smallest, nodes)
         if self._costs_too_much(sound):
-            asked = f"one edge costs a sound ε of {_epsilon(sound)}"
+            asked = f"one edge costs a sound ε of {_epsilon(sound, nodes)}"
+            if sound == NOTHING and not perturbs(spec.privacy):
+                asked += _unnoised(spec, method, learning)
             yield self._violation("highest_epsilon", asked, f"at most {self.highest_epsilon}")
+        if self.highest_delta is not None and not sound.delta <= self.highest_delta:
+            asked = f"the promise fails with a chance δ of {sound.delta:g}"
+            yield self._violation("highest_delta", asked, f"at most {self.highest_delta:g}")
         yield from self._private_numbers(
             name for phase in method.phases for name in numbers_sent(phase, learning)
         )
@@ -194,6 +284,39 @@ class Consent(BaseModel):
             asked = f"the silo's only prototype would stand for its {nodes} nodes"
             yield self._violation("smallest_cluster", asked, allowed)
 
+    def _lost(self, lines: Sequence[Line], heads: Mapping[str, Head]) -> Iterator[str]:
+        for where, head in heads.items():
+            if spelt(head) in self.lost_heads:
+                continue
+            try:
+                find("the disclosure log", head, lines)
+            except DataError as error:
+                yield (
+                    f"{error} ({where}); what was spent cannot be counted. Put the log back; if it "
+                    f'is lost for good, the owner may say so: lost_heads = ["{spelt(head)}"] in '
+                    f"{self._file}"
+                )
+
+    def _beyond_budget(self, before: Account, after: Account, number: int) -> Iterator[str]:
+        if self.budget_since >= number:
+            told = f"the log has {number - 1} lines so far"
+            yield self._violation("budget_since", told, "a line that it has")
+        delta = self.delta_for(after.nodes)
+        spent, asked = before.epsilon(delta), after.epsilon(delta)
+        if not exceeds(asked, float(self.budget_epsilon or 0)):
+            return
+        if math.isfinite(spent) and after.delta(1.0) and delta == 0:
+            yield self._violation(
+                "budget_delta", "the noise of this run has a price only with a δ", "0"
+            )
+            return
+        runs = len({run for release in before.releases for run in release.runs})
+        told = (
+            f"one edge would have cost an ε of {_total(asked)} in all runs together, at δ = "
+            f"{after.delta(delta):g}; {_total(spent)} is spent by {runs} earlier ones"
+        )
+        yield self._violation("budget_epsilon", told, f"at most {self.budget_epsilon:g}")
+
     def _private_numbers(self, names: Iterable[str]) -> Iterator[str]:
         private = set() if self.numbers is None else set(names) - self.numbers
         if private:
@@ -220,24 +343,29 @@ class Consent(BaseModel):
 def planned_price(spec: RunSpec, method: Method, learning: LearningSpec, graph: Graph) -> Guarantee:
     """The sound (ε, δ) that a run would guarantee for one edge of a silo, before it starts.
 
+    See :func:`planned_events` for what counts and for the arguments.
+    """
+    events = planned_events(method, learning, graph)
+    return price(events, graph.nodes, spec.privacy.delta_prime).sound
+
+
+def planned_events(method: Method, learning: LearningSpec, graph: Graph) -> list[Event]:
+    """What a run would do with a silo's edges, and all that it may send, before it starts.
+
     Everything that the method may send counts as sent. The guarantee holds only if the silo draws
     its noise from a secret of its own: the server can reproduce noise drawn from the run's seed.
 
     The server learns the result and may ask about many runs, so it must not depend on the edges.
-    δ is therefore compared with one over the number of node *pairs* rather than of edges, and the
-    worst case is assumed for one-shot samples, which show short lists whole.
+    So the worst case is assumed for one-shot samples, which show short lists whole.
 
     Args:
-        spec: the run's spec.
         method: the method that the spec names.
         learning: the agreed learning settings.
         graph: the silo's own graph, before any mechanism.
     """
     nodes_alone = graph.with_edges([])
     planned = [_at_worst(event) for event in mechanism_events(method, learning, nodes_alone)]
-    planned += planned_messages(method, learning)
-    pairs = graph.nodes * (graph.nodes - 1) // 2
-    return price(planned, pairs, spec.privacy.delta_prime).sound
+    return planned + planned_messages(method, learning)
 
 
 def _cluster_sizes(method: Method, learning: LearningSpec) -> set[int]:
@@ -268,9 +396,30 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names)) or "none"
 
 
-def _epsilon(sound: Guarantee) -> str:
-    bounded = sound.epsilon is not None and sound.verdict == "holds"
-    return f"{sound.epsilon:g}" if bounded else "any size (it has no bound)"
+def _unnoised(spec: RunSpec, method: Method, learning: LearningSpec) -> str:
+    """Names what noised updates leave bare, for whoever counted on their noise."""
+    names = {name for phase in method.phases for name in numbers_sent(phase, learning)}
+    if not (spec.training.update_clip and spec.training.update_noise and names):
+        return ""
+    return (
+        f"; training.update_noise covers the weights alone, and {_listed(names)}, computed from "
+        "the true edges, go with them without noise"
+    )
+
+
+def _total(epsilon: float) -> str:
+    return f"{epsilon:.4g}" if math.isfinite(epsilon) else "any size (something has no bound)"
+
+
+def _epsilon(sound: Guarantee, nodes: int | None) -> str:
+    if sound.epsilon is not None and sound.verdict == "holds":
+        return f"{sound.epsilon:g}"
+    if nodes is None or sound.delta >= 1 or sound.delta <= largest_delta(nodes):
+        return "any size (it has no bound)"
+    return (
+        f"any size (δ is {sound.delta:g}, too large for {nodes} nodes; set privacy.delta to "
+        f"{delta_to_set(nodes)} or less)"
+    )
 
 
 def _wrong(key: str, values: Mapping[str, Any], lines: Mapping[str, int]) -> str:

@@ -9,103 +9,44 @@ note :meth:`DisclosureLog.head` elsewhere from time to time, and let :func:`veri
 """
 
 import fcntl
-import hashlib
-import json
 import logging
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from feddep.deployment.protocol.memory import folder_to_disk
+from feddep.deployment.protocol.log_lines import (
+    GENESIS,
+    Agreed,
+    Head,
+    Line,
+    Payload,
+    Withdrawn,
+    chained,
+    find,
+    head_of,
+    parsed,
+    sha256,
+    spelt,
+    walked,
+)
+from feddep.deployment.protocol.memory import Files, folder_to_disk
 from feddep.errors import DataError, RuntimeFailureError
 from feddep.federation.messages import Reply, group_of, payload_bytes
 
 log = logging.getLogger(__name__)
 
-Head = tuple[int, str]
-"""Number and hash of a line; those of the last line determine the whole chain."""
-
-GENESIS: Head = (0, "0" * 64)
-"""The head of an empty log."""
-
+_Check = Callable[[Path, bytes, Line], None]
+"""Looks at the whole lines of the file at a path before one more is written."""
 
 _LONGEST_REASON = 500  # it may repeat what the server wrote
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
-
-
-class _Array(_Strict):
-    shape: list[int]
-    dtype: str
-    bytes: int
-    sha256: str
-
-
-class _Torn(_Strict):
-    file: str
-    bytes: int
-    sha256: str
-
-
-class _Payload(_Strict):
-    number: int
-    time: str
-    run: str
-    phase: str
-    step: str
-    round: int
-    names: dict[str, _Array]
-    numbers: dict[str, float | str]
-    bytes: int
-    epsilon: float | None
-    previous: str
-    hash: str
-
-
-class _Agreed(_Strict):
-    number: int
-    time: str
-    kind: Literal["agreed"]
-    run: str
-    agreement: str
-    epsilon: float | None
-    previous: str
-    hash: str
-
-
-class _Refused(_Strict):
-    number: int
-    time: str
-    kind: Literal["refused"]
-    run: str
-    reason: str
-    previous: str
-    hash: str
-
-
-class _Recovered(_Strict):
-    number: int
-    time: str
-    kind: Literal["recovered"]
-    torn: _Torn
-    previous: str
-    hash: str
-
-
-_Line = _Payload | _Agreed | _Refused | _Recovered
-_LINES: TypeAdapter[_Line] = TypeAdapter(_Line)
 
 
 @dataclass(frozen=True)
@@ -146,10 +87,12 @@ class DisclosureLog:
             step: the step within the phase.
             round: the round within the phase.
             reply: what leaves.
-            epsilon: the silo's sound ε so far, this payload included; None if it has no bound.
+            epsilon: the sound ε that the silo promises for this run as a whole, not for all runs
+                that are in the log; None if it has no bound.
 
         Raises:
-            DataError: the last line is broken, or the payload has names that cannot be logged.
+            DataError: the last line is broken, the payload has names that cannot be logged, or its
+                run was withdrawn.
             RuntimeFailureError: the line cannot be written. The payload must not leave then.
         """
         payload = {
@@ -162,34 +105,87 @@ class DisclosureLog:
             "bytes": payload_bytes(reply.arrays),
             "epsilon": _bound(epsilon),
         }
-        self._write(payload)
+        self._write(payload, _check_not_withdrawn)
 
-    def agree(self, *, run: str, agreement: str, epsilon: float | None) -> None:
+    def agree(
+        self,
+        *,
+        run: str,
+        agreement: str,
+        epsilon: float | None,
+        delta: float | None = None,
+        graph: str | None = None,
+        priced: Mapping[str, Any] | None = None,
+        check: Callable[[Sequence[Line], Line], None] | None = None,
+    ) -> Head:
         """Logs that the silo is about to agree to a run; raises as :meth:`append` does.
 
         Args:
             run: the run's name.
             agreement: hash of the agreement.
             epsilon: the sound ε that the silo promises for the run; None if it has no bound.
+            delta: δ of that promise.
+            graph: recognises the graph, to the silo alone; None if the silo has no secret.
+            priced: the fields of :class:`~.log_lines.Priced`.
+            check: may refuse the new line after a look at those before. No other line is written
+                in between, so that two runs cannot both be the last that a budget allows.
+
+        Returns:
+            The head after this line.
         """
-        content = {"kind": "agreed", "run": run, "agreement": agreement}
-        self._write({**content, "epsilon": _bound(epsilon)})
+        content = {"kind": "agreed", "run": run, "agreement": agreement, "graph": graph}
+        bounds = {"epsilon": _bound(epsilon), "delta": delta}
+        return self._write(
+            {**content, **bounds, "priced": priced},
+            check and (lambda path, whole, line: check(list(walked(path, whole)), line)),
+            noted=True,
+        )
+
+    def withdraw(self, *, run: str) -> None:
+        """Logs that a run is over before anything left; raises as :meth:`append` does."""
+        self._write({"kind": "withdrawn", "run": run})
 
     def refuse(self, *, run: str, reason: str) -> None:
         """Logs that the silo is about to refuse a run; raises as :meth:`append` does."""
         self._write({"kind": "refused", "run": run, "reason": reason[:_LONGEST_REASON]})
 
-    def _write(self, content: Mapping[str, Any]) -> None:
+    def lines(self) -> list[Line]:
+        """All whole lines, checked; none if there is no file.
+
+        Raises:
+            DataError: the chain is broken.
+        """
+        whole, _ = _split(_read(self.path) if self.path.exists() else b"")
+        return list(walked(self.path, whole))
+
+    @property
+    def note(self) -> Path:
+        """The file beside the log in which its head is noted after every agreement."""
+        return self.path.with_name(self.path.name + ".head")
+
+    def _write(
+        self, content: Mapping[str, Any], check: _Check | None = None, *, noted: bool = False
+    ) -> Head:
         try:
             with _opened(self.path) as file:
-                line, _ = _chained(self._ready(file), content)
-                file.write(line)
+                text, line = self._next(file, content)
+                if check is not None:
+                    file.seek(0)
+                    check(self.path, file.read(), line)
+                file.write(text)
                 _to_disk(file)
+                if noted:
+                    Files(self.path.parent).save(self.note.name, spelt(head_of(line)).encode())
         except OSError as error:
             raise RuntimeFailureError(
                 f"cannot write the disclosure log {self.path}: {error.strerror}; "
                 "nothing may leave the silo before it is logged there"
             ) from None
+        return head_of(line)
+
+    def _next(self, file: BinaryIO, content: Mapping[str, Any]) -> tuple[bytes, Line]:
+        try:
+            return chained(self._ready(file), content)
         except DataError as error:
             raise DataError(f"{self.path}: {error}") from None
 
@@ -212,8 +208,8 @@ class DisclosureLog:
         with _opened(aside) as store:
             store.write(torn + b"\n")
             _to_disk(store)
-        what = {"file": aside.name, "bytes": len(torn), "sha256": _sha256(torn)}
-        line, head = _chained(head, {"kind": "recovered", "torn": what})
+        what = {"file": aside.name, "bytes": len(torn), "sha256": sha256(torn)}
+        line, recovered = chained(head, {"kind": "recovered", "torn": what})
         # Written over the torn line, and only then cut: a crash between the two leaves either
         # this line or a torn one, never a chain from which something is silently missing.
         with self.path.open("r+b") as own:
@@ -222,7 +218,7 @@ class DisclosureLog:
             _to_disk(own)
             own.truncate(len(whole) + len(line))
             _to_disk(own)
-        return head
+        return head_of(recovered)
 
 
 def verify(path: Path, head: Head | None = None) -> Verified:
@@ -232,15 +228,15 @@ def verify(path: Path, head: Head | None = None) -> Verified:
         DataError: names the first broken line and what is wrong with it.
     """
     whole, torn = _split(_read(path))
-    lines = list(_walk(path, whole))
+    lines = list(walked(path, whole))
     if torn:
         raise DataError(
             f"{path}: line {len(lines) + 1} is unparsable: it is incomplete, as after a crash; "
             "the next payload will move it aside"
         )
     if head is not None:
-        _find(path, head, lines)
-    payloads = [line for line in lines if isinstance(line, _Payload)]
+        find(path, head, lines)
+    payloads = [line for line in lines if isinstance(line, Payload)]
     runs = {line.run for line in payloads}
     return Verified(len(lines), len(runs), sum(line.bytes for line in payloads))
 
@@ -258,14 +254,16 @@ def sent(path: Path, run: str) -> dict[str, int]:
         return {}
     whole, _ = _split(_read(path))  # what a torn line describes has not left
     times: Counter[str] = Counter()
-    for line in _walk(path, whole):
-        if isinstance(line, _Payload) and line.run == run:
+    for line in walked(path, whole):
+        if isinstance(line, Payload) and line.run == run:
             times.update(counted(line.phase, line.names, line.numbers))
     return dict(times)
 
 
-def agreements(path: Path, run: str) -> set[str]:
-    """Hashes of what the silo agreed to under a run's name; empty if there is no file.
+def agreements(path: Path, run: str) -> set[tuple[str, str | None]]:
+    """What the silo agreed to under a run's name: hash of the agreement, and which graph it had.
+
+    Empty if there is no file. The graph is None in lines that do not name one.
 
     Raises:
         DataError: the chain is broken.
@@ -273,8 +271,8 @@ def agreements(path: Path, run: str) -> set[str]:
     if not path.exists():
         return set()
     whole, _ = _split(_read(path))
-    lines = _walk(path, whole)
-    return {line.agreement for line in lines if isinstance(line, _Agreed) and line.run == run}
+    agreed = (line for line in walked(path, whole) if isinstance(line, Agreed) and line.run == run)
+    return {(line.agreement, line.graph) for line in agreed}
 
 
 def counted(phase: str, arrays: Iterable[str], numbers: Iterable[str]) -> set[str]:
@@ -287,64 +285,19 @@ def counted(phase: str, arrays: Iterable[str], numbers: Iterable[str]) -> set[st
     return names | ({f"numbers/{phase}"} if any(True for _ in numbers) else set())
 
 
-def _find(path: Path, head: Head, lines: list[_Line]) -> None:
-    number, digest = head
-    if not 0 <= number <= len(lines):
+def _check_not_withdrawn(path: Path, whole: bytes, payload: Line) -> None:
+    """Refuses a payload of a run that another process withdrew: its price may be spent again."""
+    if b'"kind":"withdrawn"' not in whole:  # as a rule; then the lines need not be read
+        return
+    last = None
+    for line in walked(path, whole):
+        if isinstance(line, Agreed | Withdrawn) and line.run == getattr(payload, "run", None):
+            last = line
+    if isinstance(last, Withdrawn):
         raise DataError(
-            f"{path} ends at line {len(lines)}, but line {number} was noted as its head: "
-            "lines were cut off at the end"
+            f"{path}: the run {last.run} was withdrawn in line {last.number}; nothing may leave "
+            "before the silo agrees to it again"
         )
-    found = lines[number - 1].hash if number else GENESIS[1]
-    if found != digest:
-        raise DataError(
-            f"{path}: line {number} has the hash {found}, but {digest} was noted: "
-            "the log was rewritten"
-        )
-
-
-def _walk(path: Path, whole: bytes) -> Iterator[_Line]:
-    """The lines in order, each checked on its own and against the one before."""
-    number, digest = GENESIS
-    for text in whole.split(b"\n")[:-1]:
-        number += 1
-        try:
-            line = _parsed(text, number)
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from None
-        if line.previous != digest:
-            raise DataError(
-                f"{path}: line {number} breaks the chain: its 'previous' is not the hash of the "
-                "line before, so one of the two was changed or replaced"
-            )
-        digest = line.hash
-        yield line
-
-
-def _parsed(text: bytes, number: int) -> _Line:
-    """Parses one line, which must be spelt exactly as this module writes it.
-
-    The same values spelt otherwise (spaces, order of keys) are refused as well: such a change
-    would not change the hash.
-    """
-    try:
-        fields = json.loads(text)
-        spelt_as_written = canonical(fields) == text
-    except (ValueError, RecursionError):
-        raise DataError(f"line {number} is unparsable: not JSON as the log writes it") from None
-    if not isinstance(fields, dict) or not spelt_as_written:
-        raise DataError(f"line {number} is unparsable: not spelt as the log spells it")
-    if fields.get("hash") != entry_hash(fields):
-        raise DataError(f"line {number} has a wrong hash: the line was changed")
-    try:
-        line = _LINES.validate_python(fields)
-    except ValidationError:
-        raise DataError(f"line {number} is unparsable: its keys are not those of a log") from None
-    if line.number != number:
-        raise DataError(
-            f"line {number} has the wrong number ({line.number}): lines were removed, inserted "
-            "or swapped"
-        )
-    return line
 
 
 def _head_of(whole: bytes) -> Head:
@@ -352,32 +305,8 @@ def _head_of(whole: bytes) -> Head:
     if not whole:
         return GENESIS
     number = whole.count(b"\n")
-    line = _parsed(whole[:-1].rpartition(b"\n")[2], number)
-    return line.number, line.hash
-
-
-def _chained(head: Head, content: Mapping[str, Any]) -> tuple[bytes, Head]:
-    number, previous = head[0] + 1, head[1]
-    time = datetime.now(UTC).isoformat(timespec="seconds")
-    fields = {"number": number, "time": time, **content, "previous": previous}
-    fields["hash"] = entry_hash(fields)
-    text = canonical(fields)
-    _parsed(text, number)  # never write a line that could not be verified
-    return text + b"\n", (number, fields["hash"])
-
-
-def canonical(fields: Any) -> bytes:
-    """The one spelling of an entry, which its hash is taken of."""
-    return json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-
-
-def entry_hash(fields: Mapping[str, Any]) -> str:
-    """The hash of an entry's other fields."""
-    return _sha256(canonical({key: value for key, value in fields.items() if key != "hash"}))
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    line = parsed(whole[:-1].rpartition(b"\n")[2], number)
+    return head_of(line)
 
 
 def _shown(array: npt.NDArray[Any]) -> dict[str, Any]:
@@ -385,7 +314,7 @@ def _shown(array: npt.NDArray[Any]) -> dict[str, Any]:
         "shape": list(array.shape),
         "dtype": array.dtype.str,
         "bytes": array.nbytes,
-        "sha256": _sha256(np.ascontiguousarray(array).tobytes()),
+        "sha256": sha256(np.ascontiguousarray(array).tobytes()),
     }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from feddep.algorithms import find_method
 from feddep.deployment.protocol.agreement import LARGEST_NORM, Agreement, check_federated
 from feddep.deployment.protocol.names import silo_name
+from feddep.deployment.protocol.noted_heads import ServersNotes
 from feddep.deployment.protocol.remote_runtime import RemoteRuntime, meet, one_line, refusal
 from feddep.deployment.protocol.wait_policy import WaitPolicy
 from feddep.errors import InputError
@@ -28,8 +29,9 @@ RUN_NAME = "federation.json"
 """The file with the name under which the silos know a run, and with the silos themselves."""
 
 _STATEMENT = (
-    "The guarantee for one edge, as each silo states it for its own; the weakest one counts. Each "
-    "silo's disclosure log holds what left it."
+    "The guarantee for one edge, as each silo states it for its own; the weakest one counts. It is "
+    "for this run alone. Predictions that a silo makes over its true edges are not covered: "
+    "whoever publishes them gives the promise up. Each silo's disclosure log holds what left it."
 )
 _VERDICTS = ("holds", "none")
 _MOST_NODES = 2**40  # a silo may say anything
@@ -60,6 +62,7 @@ def federate(
     wait_policy: WaitPolicy | None = None,
     largest_norm: float = LARGEST_NORM,
     known: State | None = None,
+    notes: ServersNotes | None = None,
 ) -> Record:
     """Runs a spec over the silos that the channel reaches and stores the run; resumes a begun one.
 
@@ -74,6 +77,7 @@ def federate(
             array; a reply beyond it is left out.
         known: the server's initial state: the edges between silos, for the methods with a third
             party that knows them.
+        notes: where the heads of the silos' logs are noted; None notes none.
 
     Raises:
         InputError: the method, the connected silos or their data do not fit the spec.
@@ -106,9 +110,14 @@ def federate(
         wait_policy,
         nodes=[member.nodes for member in members],
         largest_norm=largest_norm,
+        heads=[notes.head_of(member.name) for member in members] if notes else None,
     )
     present = [client for client, member in enumerate(members) if member.address in met]
-    said = {client: _promise(own) for client, own in remote_runtime.agree(present).items()}
+    answers = remote_runtime.agree(present)
+    if notes is not None:
+        for client, answer in answers.items():
+            notes.note(members[client].name, answer.get("head"))
+    said = {client: _promise(own) for client, own in answers.items()}
     promised = [said.get(client) or earlier[client][1] for client in range(len(members))]
     _remember(folder.path, agreement.run, members, promised)
     journal = run_method(

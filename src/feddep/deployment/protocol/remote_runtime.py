@@ -74,6 +74,7 @@ class RemoteRuntime:
             only their sum is known.
         largest_norm: the largest norm that a reply may have.
         measure: scores a classifier on the whole graph, in a simulation; None between real silos.
+        heads: of the silos' logs, as they gave them last; None if none is known.
     """
 
     def __init__(
@@ -87,10 +88,12 @@ class RemoteRuntime:
         nodes: Sequence[int] | None = None,
         largest_norm: float = LARGEST_NORM,
         measure: Callable[[Arrays], Scores] | None = None,
+        heads: Sequence[str | None] | None = None,
     ) -> None:
         self.clients = len(silos)
         self._channel, self._silos = channel, list(silos)
         self._run, self._agreement = agreement.run, agreement.to_plain()
+        self._heads = heads or [None] * len(silos)
         self._phases = [phase.name for phase in agreement.method.phases]
         expected = replace(agreement.expected, largest_norm=largest_norm)
         known: Sequence[int | None] = nodes or [None] * len(silos)
@@ -287,7 +290,8 @@ class RemoteRuntime:
             yield self._envelope(earlier, previous, request, silent=True)
 
     def _about_the_run(self, client: int) -> Envelope:
-        return Envelope({"kind": "agree", "client": client, **self._agreement})
+        noted = {} if self._heads[client] is None else {"head": self._heads[client]}
+        return Envelope({"kind": "agree", "client": client, **noted, **self._agreement})
 
     def agree(self, clients: Sequence[int]) -> dict[int, Mapping[str, Any]]:
         """Asks silos to agree to the run, and returns the privacy guarantee that each states.

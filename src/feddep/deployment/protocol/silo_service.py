@@ -9,7 +9,7 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -18,19 +18,26 @@ from typing import Any
 import torch
 
 from feddep.deployment.protocol.agreement import Agreement, digest_of
-from feddep.deployment.protocol.consent import Consent, planned_price
+from feddep.deployment.protocol.consent import Consent, planned_events
 from feddep.deployment.protocol.disclosure_log import DisclosureLog, agreements, counted
 from feddep.deployment.protocol.disclosure_log import sent as left_in
+from feddep.deployment.protocol.log_lines import Agreed, Line, spelt
 from feddep.deployment.protocol.memory import Answer, Pieces, RunMemory
+from feddep.deployment.protocol.noted_heads import noted_heads
 from feddep.errors import FeddepError, InputError
 from feddep.federation.client import Client
 from feddep.federation.inspection import inspect_request, inspect_result
 from feddep.federation.messages import Reply, Request, State, group, grouped, pack
-from feddep.graph.fingerprint import fingerprint
+from feddep.graph.fingerprint import fingerprint, seal, sealed_fingerprint
 from feddep.graph.graph import Graph
 from feddep.learning.mending import mending_of
 from feddep.learning.silo import Secret, open_silo
-from feddep.privacy.accountant import NOTHING, Guarantee
+from feddep.privacy.accountant import NOTHING, Guarantee, bounding, price
+from feddep.privacy.aggregation import sums_event
+from feddep.privacy.events import Events, to_plain
+from feddep.privacy.meaning import GraphSize, meaning
+from feddep.privacy.response import response_rates
+from feddep.privacy.spec import PrivacySpec
 from feddep.runs.accounting import plain
 from feddep.runs.clients import ClientPart, Draws
 from feddep.runs.files import SILO_RECORD, write_atomically
@@ -110,7 +117,8 @@ class SiloService:
                 self.disclosures.refuse(run=_text(envelope.header, "run"), reason=str(error))
             raise
         memory.agree(known)
-        return Envelope({"sound": known["sound"]})
+        head = None if self.disclosures is None else spelt(self.disclosures.head())
+        return Envelope({"sound": known["sound"], "head": head})
 
     def _agreed(self, envelope: Envelope, memory: RunMemory) -> dict[str, Any]:
         """What the silo remembers of a run that it agrees to. The agreement is logged."""
@@ -121,19 +129,70 @@ class SiloService:
                 f"classes, but the run has {agreement.features} and {agreement.classes}"
             )
         agreement.check_nodes(graph.nodes)
-        sound = planned_price(agreement.spec, agreement.method, agreement.learning, graph)
+        planned = planned_events(agreement.method, agreement.learning, graph)
+        sound = price(planned, graph.nodes, agreement.spec.privacy.delta_prime).sound
         if self.consent is not None and self.secret is None:
             sound = NOTHING  # the server can reproduce the silo's random draws
         self._check_consent(agreement, sound)
         client = _number(envelope.header, "client")
         known = {**agreement.to_plain(), "client": client, "sound": plain(sound)}
+        known["graph"] = self._graph_seal()
         self._check_same(known, memory)
         if self.disclosures is not None:  # what has left counts, even if the memory was lost
             known["sent"] = left_in(self.disclosures.path, agreement.run)
-            self.disclosures.agree(
-                run=agreement.run, agreement=digest_of(known), epsilon=sound.epsilon
-            )
+            self._log_agreed(self.disclosures, agreement, known, planned, envelope.header)
+        elif self.consent is not None and self.consent.budget_epsilon is not None:
+            raise InputError("a budget is counted from the disclosure log, and this silo has none")
         return known
+
+    def _log_agreed(
+        self,
+        disclosures: DisclosureLog,
+        agreement: Agreement,
+        known: Mapping[str, Any],
+        planned: Events,
+        header: Mapping[str, Any],
+    ) -> None:
+        """Logs an agreement, unless the budget is spent or the log is not what it was."""
+        consent, heads = self.consent, noted_heads(disclosures, header.get("head"))
+
+        def check(lines: Sequence[Line], asked: Line) -> None:
+            if consent is not None and isinstance(asked, Agreed):
+                consent.check_budget(lines, asked, heads)
+
+        disclosures.agree(
+            run=agreement.run,
+            agreement=digest_of(known),
+            epsilon=known["sound"]["epsilon"],
+            delta=known["sound"]["delta"],
+            graph=known["graph"],
+            priced=self._priced(agreement, known["client"], planned),
+            check=check,
+        )
+
+    def _priced(self, agreement: Agreement, client: int, planned: Events) -> dict[str, Any]:
+        """What the log keeps to price the run again; see :class:`~.log_lines.Priced`."""
+        found, privacy = bounding(planned), agreement.spec.privacy
+        rates = None if self.secret is None else _rates(privacy)
+        return {
+            "data": "" if self.consent is None else self.consent.budget_graph,
+            "nodes": self.graph().nodes,
+            "version": versions()["feddep"],
+            "key": None if self.secret is None else seal("key", self.secret),
+            "events": None if self.secret is None or found is None else to_plain(found),
+            "rates": rates,
+            "shown": None if rates is None else self._shown(agreement, client),
+        }
+
+    def _shown(self, agreement: Agreement, client: int) -> str | None:
+        """Recognises the graph that all answers will come from.
+
+        The graph itself is looked at, and not only what its noise is drawn from: a version that
+        draws differently shows another one, which costs its own ε.
+        """
+        if self.secret is None:
+            return None
+        return sealed_fingerprint(_opened(self, agreement, client).silo.graph, self.secret)
 
     def _looked_up(self, values: Mapping[str, Any]) -> Agreement:
         """Reads an agreement, after checking its method: looking a method up may import code."""
@@ -155,19 +214,46 @@ class SiloService:
             set() if self.disclosures is None else agreements(self.disclosures.path, known["run"])
         )
         if memory.agreement is not None:
-            before.add(digest_of(memory.agreement))
-        if before - {digest_of(known)}:
+            before.add((digest_of(memory.agreement), memory.agreement.get("graph")))
+        if {agreement for agreement, _ in before} - {digest_of(known)}:
             raise InputError(
                 f"{self.name} has already agreed to a different run named {known['run']}; give "
                 "this run another name"
             )
+        for _, graph in before:
+            self._check_graph(known["run"], graph)
+
+    def _check_graph(self, run: str, agreed: str | None) -> None:
+        """Refuses to go on with a graph other than the one that ε was promised for.
+
+        Two graphs in one run are two releases. An agreement of an earlier version, or of a silo
+        without a secret, which promises nothing, does not say which graph it was for.
+        """
+        if agreed is not None and agreed != self._graph_seal():
+            raise InputError(
+                f"{self.name} has other data, or another secret, than when it agreed to {run}, "
+                "and its ε was promised for those; put the earlier edges, features and secret "
+                "back, or start a run of another name, whose ε then comes on top"
+            )
+
+    def _meaning(self, sound: Mapping[str, Any]) -> str | None:
+        """What ε means on the silo's graph, for its owner alone: it tells the number of edges."""
+        if sound["epsilon"] is None:
+            return None
+        graph = self.graph()
+        return meaning(sound["epsilon"], [GraphSize(graph.nodes, graph.edges)])
+
+    def _graph_seal(self) -> str | None:
+        return None if self.secret is None else sealed_fingerprint(self.graph(), self.secret)
 
     def _request(self, envelope: Envelope, memory: RunMemory) -> Envelope:
         header, known = envelope.header, memory.agreement
         if known is None:
             return Envelope({"sync": None})
+        self._check_graph(known["run"], known.get("graph"))
         agreement = self._looked_up(known)  # the consent may be stricter than it was
         self._check_consent(agreement, Guarantee(**known["sound"]))
+        _check_budget_again(self, agreement)
         request, place = _request_of(envelope, known), _text(header, "place")
         asked, silent = _fingerprint(envelope), bool(header.get("silent"))
         last, state, sent = memory.recall()
@@ -227,10 +313,13 @@ class SiloService:
         """Stores the silo's results of the run, and deletes what it remembered of it."""
         known = memory.agreement
         if known is not None:
+            self._check_graph(known["run"], known.get("graph"))
             _check_result(envelope, self._looked_up(known))
             if self.results is not None:
                 self._keep(known, envelope, memory, self.results / known["run"])
             memory.forget()
+            if self.disclosures is not None and not left_in(self.disclosures.path, known["run"]):
+                self.disclosures.withdraw(run=known["run"])
         return Envelope({"done": True})
 
     def _keep(
@@ -252,15 +341,44 @@ class SiloService:
             "run": known["run"],
             "client": known["client"],
             "data": {"features": known["features"], "classes": known["classes"]},
-            "privacy": {"sound": known["sound"]},
+            "privacy": {"sound": known["sound"], "means": self._meaning(known["sound"])},
             "scores": envelope.header.get("scores"),
         }
         write_atomically(folder / SILO_RECORD, json.dumps(report, indent=2) + "\n")
 
 
+def _rates(privacy: PrivacySpec) -> list[float] | None:
+    """Of a mechanism that shows the same whenever it is asked; see :class:`~.log_lines.Priced`."""
+    if privacy.sums:
+        event = sums_event(privacy)
+        return [event.noise, float(event.hops)]
+    if privacy.mechanism == "randomised-response":
+        return [*response_rates(privacy.epsilon, privacy.keep_edge)]
+    return None
+
+
 def _to_keep(state: State) -> State:
     """What a silo needs of a round's memory for predictions."""
     return {**mending_of(state), **grouped("classifier", group(state, "classifier"))}
+
+
+@lru_cache(maxsize=4)
+def _check_budget_again(service: SiloService, agreement: Agreement) -> None:
+    """Leaves a run that goes beyond a budget which was lowered since the silo agreed.
+
+    Cached: a process reads its consent once, and no later run can exceed the budget.
+    """
+    consent, disclosures = service.consent, service.disclosures
+    if consent is None or consent.budget_epsilon is None or disclosures is None:
+        return
+    lines = disclosures.lines()
+    own = [line for line in lines if isinstance(line, Agreed) and line.run == agreement.run]
+    if not own:
+        raise InputError(
+            f"the disclosure log has no line about the run {agreement.run}, to which this silo "
+            "agreed; what was spent cannot be counted. Put the log back"
+        )
+    consent.check_budget(lines, own[-1], noted_heads(disclosures, None))
 
 
 @lru_cache(maxsize=4)
