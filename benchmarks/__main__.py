@@ -4,9 +4,15 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks import phases, response, rounds, scale
+from benchmarks import dp_sgd, phases, response, rounds, scale
 
-ALL = {"rounds": rounds, "phases": phases, "scale": scale, "response": response}
+ALL = {
+    "rounds": rounds,
+    "phases": phases,
+    "dp_sgd": dp_sgd,
+    "scale": scale,
+    "response": response,
+}
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ FANOUT, BATCH, RATE = 5, 32, 0.1
 MODEL, EMBEDDING, GENERATOR = ModelSpec(), EmbeddingSpec(), GeneratorSpec()
 
 
-def feddep_by_hand(shards, rounds, seed=0):
+def feddep_by_hand(shards, rounds, seed=0, epochs=GENERATOR.epochs):
     """Returns the averaged classifier's weights after the last round."""
     seeds, whole = Seeds(seed), shards.graph
     silos = [Silo(client, graph, seeds) for client, graph in enumerate(shards)]
@@ -39,7 +39,7 @@ def feddep_by_hand(shards, rounds, seed=0):
 
     # Step 3: every silo trains its generator; nothing is sent.
     for silo in silos:
-        silo.train_generator(whole.feature_count)
+        silo.train_generator(whole.feature_count, epochs)
 
     # Step 4: the classifier is averaged; generators stay where they are.
     model = FusedSage(MODEL, whole.feature_count, whole.classes, EMBEDDING.width)
@@ -83,9 +83,8 @@ class Silo:
         sampling = seeds.stream("sampling")
         for ego in sampler.batches(self.training, BATCH, sampling, EMBEDDING.epochs):
             step(optimiser, cross_entropy(gnn(self.table, ego, dropout), self.labels[ego.targets]))
-        nodes = np.arange(self.graph.nodes)
         with torch.no_grad():
-            ego = sampler.sample(nodes, seeds.stream("embedding"))
+            ego = sampler.sample(np.arange(self.graph.nodes), seeds.stream("embedding"))
             self.embeddings = gnn.embed(self.table, ego).numpy()
 
     def find_prototypes(self):
@@ -94,7 +93,7 @@ class Silo:
         self.cluster, self.own = found.cluster, torch.tensor(found.centres)
         return found.centres
 
-    def train_generator(self, features):
+    def train_generator(self, features, epochs):
         """Hides some nodes and learns to generate what the others then miss."""
         nodes = np.arange(self.graph.nodes)
         self.impaired = impair(
@@ -112,11 +111,11 @@ class Silo:
         sampler = NeighbourSampler(self.impaired.graph, FANOUT, MODEL.layers)
         remaining = np.arange(self.impaired.graph.nodes)
         optimiser = torch.optim.SGD(self.generator.parameters(), lr=GENERATOR.learning_rate)
-        for ego in sampler.batches(remaining, GENERATOR.batch_size, sampling, GENERATOR.epochs):
+        for ego in sampler.batches(remaining, GENERATOR.batch_size, sampling, epochs):
             step(optimiser, self.reconstruction_loss(ego, noise))
 
     def reconstruction_loss(self, ego, noise):
-        """The paper's Lⁿ, node by node and row by row."""
+        """Lⁿ, node by node and row by row, with distances scaled."""
         generated = self.generator(self.impaired_table, ego, noise)
         loss = smooth_l1_loss(generated.degree, self.missing[ego.targets], reduction="sum")
         for i, node in enumerate(ego.targets):
@@ -126,32 +125,29 @@ class Silo:
                 if len(hidden):
                     loss = loss + nearest(row, self.own[hidden])
                 for prototypes in self.foreign:
-                    loss = loss + nearest(row, prototypes)
+                    loss = loss + nearest(row, prototypes) / len(self.foreign)
         return loss / len(ego.targets)
 
     def mend(self, classifier, number):
-        """A joint step of the generator on Lⁿ + Lᶜ, then new neighbours for every node."""
+        """Joint steps of the generator on Lⁿ + Lᶜ, then new neighbours for every node."""
         seeds = self.seeds.child("mending", number)
-        joint = seeds.child("joint")
-        noise, sampling = joint.stream("noise"), joint.stream("sampling")
+        noise, sampling = (seeds.child("joint").stream(name) for name in ("noise", "sampling"))
         optimiser = torch.optim.SGD(self.generator.parameters(), lr=GENERATOR.learning_rate)
-        remaining = sampling.permutation(self.impaired.graph.nodes)[:BATCH]
         impaired = NeighbourSampler(self.impaired.graph, FANOUT, MODEL.layers)
-        loss = self.reconstruction_loss(impaired.sample(remaining, sampling), noise)
         sampler = self.sampler(MODEL.layers)
-        batch = sampler.sample(sampling.permutation(self.training)[:BATCH], sampling)
-        around = sampler.sample(batch.nodes, sampling)
-        embeddings = self.generator(self.table, around, noise).mean()
-        scores = classifier(self.table, batch, embeddings)
-        step(optimiser, loss + cross_entropy(scores, self.labels[batch.targets]))
+        for _ in range(GENERATOR.joint_batches):
+            remaining = sampling.permutation(self.impaired.graph.nodes)[:BATCH]
+            loss = self.reconstruction_loss(impaired.sample(remaining, sampling), noise)
+            batch = sampler.sample(sampling.permutation(self.training)[:BATCH], sampling)
+            around = sampler.sample(batch.nodes, sampling)
+            embeddings = centred(self.generator(self.table, around, noise).mean())
+            scores = classifier(self.table, batch, embeddings)
+            step(optimiser, loss + cross_entropy(scores, self.labels[batch.targets]))
 
         noise, sampling = seeds.stream("noise"), seeds.stream("sampling")
         with torch.no_grad():
             ego = sampler.sample(np.arange(self.graph.nodes), sampling)
-            mended = self.generator(self.table, ego, noise).mean().numpy()
-        some = mended.any(axis=1)
-        mended[some] -= mended[some].mean(axis=0)
-        self.mended = torch.tensor(mended)
+            self.mended = centred(self.generator(self.table, ego, noise).mean())
 
     def train_classifier(self, model, number):
         """One epoch of the classifier on the mended subgraph."""
@@ -159,8 +155,10 @@ class Silo:
         dropout = DropoutStream(MODEL.dropout, seeds.integer("dropout"))
         optimiser = torch.optim.SGD(model.parameters(), lr=RATE)
         batches = self.sampler(MODEL.layers).batches(self.training, BATCH, seeds.stream("sampling"))
+        drawn = self.seeds.child("mending", number).stream("shown").random(self.graph.nodes)
+        shown = self.mended * torch.from_numpy(drawn < GENERATOR.shown).unsqueeze(1)
         for ego in batches:
-            scores = model(self.table, ego, self.mended[torch.from_numpy(ego.nodes)], dropout)
+            scores = model(self.table, ego, shown[torch.from_numpy(ego.nodes)], dropout)
             step(optimiser, cross_entropy(scores, self.labels[ego.targets]))
 
     def sampler(self, layers):
@@ -168,9 +166,15 @@ class Silo:
         return NeighbourSampler(self.graph, FANOUT, layers)
 
 
+def centred(missing):
+    """Minus the mean over the nodes that have generated neighbours; 0 where there are none."""
+    some = missing.any(dim=1, keepdim=True)
+    return torch.where(some, missing - missing.sum(dim=0) / max(1, int(some.sum())), 0.0)
+
+
 def nearest(row, points):
-    """The squared distance to the nearest of some points."""
-    return ((row - points) ** 2).sum(dim=1).min()
+    """The squared distance to the nearest of some points, over √d_z."""
+    return ((row - points) ** 2).sum(dim=1).min() / len(row) ** 0.5
 
 
 def step(optimiser, loss):

@@ -97,5 +97,6 @@ def test_so_it_does_with_what_a_run_has_generated(small_shards, client):
 
 
 def test_features_are_generated_and_all_that_is_missing_is_added():
-    assert METHOD.settings == {"embedding.depth": 0, "generator.keep": 1.0}
+    assert METHOD.settings["embedding.depth"] == 0
+    assert METHOD.settings["generator.keep"] == 1
     assert METHOD.fusion == "none"

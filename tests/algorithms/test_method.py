@@ -29,7 +29,7 @@ def test_the_preset_of_an_unknown_method_is_refused_with_the_known_ones(tmp_path
     )
     assert find_method("borrowing_method:KNOWN").preset_of == "fedavg"
     assert find_method("borrowing_method:OWN").preset_of == "borrowing_method:KNOWN"
-    told = r"borrowing_method:UNKNOWN, preset_of: unknown method 'fedavgg'; known: .*fedavg, feddep"
+    told = r"borrowing_method:UNKNOWN, preset_of: unknown method 'fedavgg'; known: .*fedavg, fed"
     with pytest.raises(InputError, match=told):
         find_method("borrowing_method:UNKNOWN")
     with pytest.raises(InputError, match="expected a Method at borrowing_method:NOWHERE"):

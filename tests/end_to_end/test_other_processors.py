@@ -19,6 +19,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 NUMERIC = (
     "tests/test_rounding.py",
+    "tests/privacy/test_gaussian.py",
     *(f"tests/{layer}" for layer in ("models", "learning", "phases", "algorithms", "examples")),
 )
 EXTENSIONS = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])

@@ -24,7 +24,9 @@ def test_it_fits_on_a_page():
 def both():
     by_hand = runpy.run_path(str(EXAMPLE))["feddep_by_hand"]
     shards = feddep.partition(feddep.load("synthetic", nodes=200), clients=3)
-    spec = RunSpec().with_settings({"training.rounds": 2, "partition.clients": 3})
+    # More epochs, and rounding decides which prototype is the nearest and which row is kept.
+    settings = {"training.rounds": 2, "partition.clients": 3, "generator.epochs": 2}
+    spec = RunSpec().with_settings(settings)
     method = find_method("feddep")
     learning = learning_spec_for(spec, shards.graph, method)
     with InProcess(shards, method, learning, workers=1) as runtime:
@@ -33,7 +35,7 @@ def both():
         )
         nodes = max(len(graph.members(feddep.Part.TRAIN)) for graph in shards)
         terms = rounds_terms(learning, nodes, rounds=2)
-        return by_hand(shards, rounds=2), group(end.state, "classifier"), terms
+        return by_hand(shards, rounds=2, epochs=2), group(end.state, "classifier"), terms
 
 
 def test_the_plain_loops_give_the_package_s_weights(both):

@@ -12,6 +12,7 @@ from feddep.graph.sampling import NeighbourSampler
 from feddep.learning.generation import (
     GeneratorTraining,
     Targets,
+    centred,
     reconstruction_loss,
     squared_distances,
 )
@@ -19,7 +20,7 @@ from feddep.learning.prototypes import Prototypes
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec, TrainingSpec
 from feddep.models import generator as generator_module
-from feddep.models.generator import Generated, GeneratorSpec, select
+from feddep.models.generator import Generated, GeneratorSpec, normalised, select
 from feddep.models.sage import ModelSpec
 from feddep.seeding import Seeds
 
@@ -56,9 +57,33 @@ def assert_worked(loss, expected):
     assert_agree(loss, expected, terms=8 * 2 * 3)
 
 
+AS_IN_THE_PAPER = GeneratorSpec(distances="summed")
+
+
 def test_the_whole_loss_is_the_sum_worked_by_hand():
-    loss = reconstruction_loss(GENERATED, TARGETS, GeneratorSpec())
+    loss = reconstruction_loss(GENERATED, TARGETS, AS_IN_THE_PAPER)
     assert_worked(loss, (DEGREE + OWN + FOREIGN) / 4)
+
+
+def test_scaled_distances_are_divided_by_the_root_of_the_width_and_the_number_of_silos():
+    loss = reconstruction_loss(GENERATED, TARGETS, GeneratorSpec())
+    assert_worked(loss, (DEGREE + OWN / 2**0.5 + FOREIGN / 2 / 2**0.5) / 4)
+
+
+def test_mean_distances_are_divided_by_the_width_and_the_number_of_silos():
+    loss = reconstruction_loss(GENERATED, TARGETS, GeneratorSpec(distances="mean"))
+    assert_worked(loss, (DEGREE + OWN / 2 + FOREIGN / 2 / 2) / 4)
+
+
+def test_pulls_of_more_silos_weigh_no_more():
+    pulled = replace(TARGETS, foreign=(), pulled=torch.zeros(4, 2, 2))
+    losses = [
+        reconstruction_loss(GENERATED, replace(pulled, pulls=pulls), GeneratorSpec())
+        for pulls in (1, 9)
+    ]
+    assert_worked(losses[1], losses[0].item())
+    # ‖(1,0)‖² + ‖(0,1)‖² + ‖(1,1)‖² + 0, each over √2
+    assert_worked(losses[0], (DEGREE + OWN / 2**0.5 + 4.0 / 2**0.5) / 4)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +91,12 @@ def test_the_whole_loss_is_the_sum_worked_by_hand():
     [((1, 0, 0), DEGREE), ((0, 1, 0), OWN), ((0, 0, 1), FOREIGN), ((2, 3, 5), None)],
 )
 def test_each_term_has_its_weight(weights, expected):
-    spec = GeneratorSpec(degree_weight=weights[0], own_weight=weights[1], foreign_weight=weights[2])
+    spec = replace(
+        AS_IN_THE_PAPER,
+        degree_weight=weights[0],
+        own_weight=weights[1],
+        foreign_weight=weights[2],
+    )
     if expected is None:
         expected = 2 * DEGREE + 3 * OWN + 5 * FOREIGN
     assert_worked(reconstruction_loss(GENERATED, TARGETS, spec), expected / 4)
@@ -75,16 +105,16 @@ def test_each_term_has_its_weight(weights, expected):
 def test_rows_that_are_not_kept_need_not_be_there():
     there = torch.tensor([5, 2, 6, 4])  # in any order
     few = Generated(GENERATED.degree, GENERATED.rows[there], there, torch.ones(4), 2)
-    assert_worked(reconstruction_loss(few, TARGETS, GeneratorSpec()), (DEGREE + OWN + FOREIGN) / 4)
+    assert_worked(reconstruction_loss(few, TARGETS, AS_IN_THE_PAPER), (DEGREE + OWN + FOREIGN) / 4)
     assert torch.equal(few.mean(), GENERATED.mean())  # halves and wholes: nothing to round
     pulled = replace(TARGETS, pulled=torch.arange(16.0).view(4, 2, 2), pulls=3)
-    expected = reconstruction_loss(GENERATED, pulled, GeneratorSpec())
-    assert_worked(reconstruction_loss(few, pulled, GeneratorSpec()), expected.item())
+    expected = reconstruction_loss(GENERATED, pulled, AS_IN_THE_PAPER)
+    assert_worked(reconstruction_loss(few, pulled, AS_IN_THE_PAPER), expected.item())
 
 
 def test_without_other_silos_there_is_no_foreign_term():
     alone = Targets(TARGETS.missing_degree, TARGETS.has_hidden, TARGETS.own, [])
-    loss = reconstruction_loss(GENERATED, alone, GeneratorSpec())
+    loss = reconstruction_loss(GENERATED, alone, AS_IN_THE_PAPER)
     assert_worked(loss, (DEGREE + OWN) / 4)
 
 
@@ -101,16 +131,64 @@ def test_squared_distances_are_those_of_the_broadcast_difference():
     assert_agree(squared_distances(a, b), expected, terms=5 + 4, scale=scale)
 
 
-def test_the_first_rounded_degree_rows_are_taken():
+THIN = GeneratorSpec(slots=3, keep=1.0, sampler="thin", rounding="nearest")
+
+
+@pytest.mark.parametrize("sampler", ["thin", "select"])
+def test_the_first_rounded_degree_rows_are_taken(sampler):
     degree = torch.tensor([0.4, 0.6, 2.4, 9.0])
-    kept = select(degree, GeneratorSpec(slots=3, keep=1.0), np.random.default_rng(0))
+    kept = select(degree, replace(THIN, sampler=sampler), np.random.default_rng(0))
     assert kept.tolist() == [[0, 0, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1]]
 
 
-def test_each_taken_row_is_kept_at_the_rate():
+@pytest.mark.parametrize("sampler", ["thin", "select"])
+def test_each_taken_row_is_kept_at_the_rate(sampler):
     degree = torch.full((4000,), 5.0)
-    kept = select(degree, GeneratorSpec(slots=5, keep=0.3), np.random.default_rng(0))
+    spec = replace(THIN, slots=5, keep=0.3, sampler=sampler)
+    kept = select(degree, spec, np.random.default_rng(0))
     assert kept.mean().item() == pytest.approx(0.3, abs=4 * (0.3 * 0.7 / 20000) ** 0.5)
+
+
+def test_selecting_keeps_as_many_rows_as_are_missing_if_enough_pass():
+    degree = torch.full((4000,), 1.0)
+    spec = replace(THIN, slots=5, keep=0.5, sampler="select")
+    kept = select(degree, spec, np.random.default_rng(0))
+    assert kept.sum(dim=1).max() == 1
+    none = 0.5**5  # all five fail
+    spread = (none * (1 - none) / 4000) ** 0.5
+    assert kept.sum(dim=1).mean().item() == pytest.approx(1 - none, abs=4 * spread)
+    # A row passes with probability 1/2 and is kept if none before it passed.
+    shares = kept.mean(dim=0).tolist()
+    assert shares == pytest.approx([0.5**slot for slot in range(1, 6)], abs=4 * 0.5 / 4000**0.5)
+
+
+def test_a_count_between_two_numbers_is_rounded_to_either_with_itself_as_the_mean():
+    degree = torch.full((4000,), 1.2)
+    spec = replace(THIN, slots=5, rounding="random")
+    counts = select(degree, spec, np.random.default_rng(0)).sum(dim=1)
+    assert set(counts.tolist()) == {1.0, 2.0}
+    assert counts.mean().item() == pytest.approx(1.2, abs=4 * (0.2 * 0.8 / 4000) ** 0.5)
+
+
+def test_a_count_that_is_no_number_takes_no_row():
+    kept = select(torch.tensor([torch.nan]), GeneratorSpec(), np.random.default_rng(0))
+    assert not kept.any()
+
+
+def test_a_normalised_encoding_has_mean_square_one_and_forgets_scale_and_offset():
+    h = torch.tensor([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0], [5.0, 6.0, 7.0]])
+    # minus the mean (-1, 0, 1), positive part (0, 0, 1), over √(1/3)
+    for row in normalised(h):
+        assert row.tolist() == pytest.approx([0.0, 0.0, 3**0.5], rel=1e-4)
+
+
+def test_centring_leaves_nodes_without_neighbours_at_zero():
+    missing = torch.tensor([[1.0, 0.0], [0.0, 0.0], [3.0, 2.0]])
+    given = missing.clone()
+    assert centred(missing).tolist() == [[-1.0, -1.0], [0.0, 0.0], [1.0, 1.0]]
+    assert torch.equal(missing, given)
+    nothing = torch.zeros(2, 2)
+    assert torch.equal(centred(nothing), nothing)
 
 
 @pytest.fixture
@@ -188,7 +266,8 @@ def test_of_wide_rows_only_those_that_are_kept_are_generated(training, monkeypat
         training.pretrain(generator, Seeds(3), 2)
         training.joint_step(generator, training.silo.classifier(), Seeds(4))
         (_, found), *_ = training.generated(generator, Seeds(5))
-        return found, training.mend(generator, Seeds(5)), training.generate(generator, Seeds(6))
+        mended, _ = training.mend(generator, Seeds(5))
+        return found, mended, training.generate(generator, Seeds(6))
 
     found, mended, every = learnt()
     monkeypatch.setattr(generator_module, "WIDE", 1)
@@ -205,6 +284,28 @@ def test_of_wide_rows_only_those_that_are_kept_are_generated(training, monkeypat
     assert_agree(every_still, every, terms=terms, scale=1)
 
 
+def test_a_joint_step_shows_the_classifier_what_it_is_trained_on(training, monkeypatch):
+    """z̄ minus its mean, as F gets it in its own epochs."""
+    shown = []
+    classifier, generator = training.silo.classifier(), training.generator()
+    with torch.no_grad():
+        generator.degree_bias.fill_(3.0)
+    forward = type(classifier).forward
+
+    def noting(self, table, ego, missing=None, dropout=None):
+        if missing is not None:
+            shown.append(missing.detach())
+        return forward(self, table, ego, missing, dropout)
+
+    monkeypatch.setattr(type(classifier), "forward", noting)
+    training.joint_step(generator, classifier, Seeds(0))
+    assert len(shown) == training.silo.spec.generator.joint_batches > 0
+    for missing in shown:
+        assert missing.abs().max() > 0.01
+        terms = len(missing) + 2
+        assert_agree(missing.sum(dim=0), 0, terms=terms, scale=missing.abs().sum(dim=0) + 1)
+
+
 def test_a_joint_step_changes_the_generator_and_not_the_classifier(training):
     classifier, generator = training.silo.classifier(), training.generator()
     before = [p.detach().clone() for p in (*classifier.parameters(), *generator.parameters())]
@@ -219,7 +320,9 @@ def test_a_joint_step_changes_the_generator_and_not_the_classifier(training):
 def test_mended_embeddings_are_finite_and_the_same_again(training):
     generator = training.generator()
     training.pretrain(generator, Seeds(3), 20)
-    one, two = (training.mend(generator, Seeds(4)) for _ in range(2))
+    (one, counts), (two, counts_again) = (training.mend(generator, Seeds(4)) for _ in range(2))
     assert one.shape == (40, training.silo.spec.embedding_width)
-    assert np.isfinite(one).all()
+    assert counts.shape == (40,)
+    assert np.isfinite(one).all() and np.isfinite(counts).all()
     np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(counts, counts_again)

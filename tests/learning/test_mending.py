@@ -9,13 +9,12 @@ import torch
 
 from agreement import assert_agree
 from feddep.graph.graph import Graph
-from feddep.learning import mending
+from feddep.learning.generation import GeneratorTraining
 from feddep.learning.mending import (
     AddedNodes,
     GeneratedNeighbours,
     KnownNeighbours,
     Mended,
-    centred,
     forget_generator_training,
     generator_training,
     mean_of,
@@ -61,16 +60,6 @@ class TestKnownNeighbours:
         assert found.silo is own
         assert found.missing_embeddings.tolist() == memory["missing_embeddings"].tolist()
         assert after is memory
-
-
-class TestCentred:
-    def test_nobody_has_any(self):
-        assert centred(np.zeros((3, 2), np.float32)).tolist() == [[0, 0]] * 3
-
-    def test_what_it_is_given_stays_as_it_is(self):
-        given = np.array([[1, 1], [3, 5]], np.float32)
-        assert centred(given).tolist() == [[-1, -2], [1, 2]]
-        assert given.tolist() == [[1, 1], [3, 5]]
 
 
 class TestAddedNodes:
@@ -140,10 +129,14 @@ class TestGeneratedNeighbours:
             generator=GeneratorSpec(epochs=1, keep=1.0),
             training=TrainingSpec(weight_decay=decay),
         )
-        whole = []
-        monkeypatch.setattr(
-            mending, "centred", lambda found: whole.append(centred(found)) or whole[-1]
-        )
+        whole, mend = [], GeneratorTraining.mend
+
+        def remembered(training, generator, seeds):
+            found = mend(training, generator, seeds)
+            whole.append(found[0])
+            return found
+
+        monkeypatch.setattr(GeneratorTraining, "mend", remembered)
         own, memory = Silo(0, graph, spec, torch.device("cpu")), {}
         for round in rounds:
             found, memory = GeneratedNeighbours().mend(spec.classifier(), own, memory, round)

@@ -8,10 +8,17 @@ import scipy.sparse as sp
 import torch
 
 from agreement import assert_agree, assert_weights_agree, training_terms
-from feddep.graph.graph import Graph
-from feddep.learning import neighgen
+from feddep.graph.graph import Graph, Part
 from feddep.learning.generation import GeneratorTraining
-from feddep.learning.neighgen import HEAD, descend, generate, largest_entries, pull, shared
+from feddep.learning.neighgen import (
+    HEAD,
+    NeighGen,
+    descend,
+    generate,
+    largest_entries,
+    pull,
+    shared,
+)
 from feddep.learning.prototypes import EmbeddingSpec, Prototypes
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
@@ -134,7 +141,10 @@ class TestLargest:
 def training(request):
     rng = np.random.default_rng(0)
     graph = Graph.from_edges(
-        rng.integers(0, 20, (30, 2)), features(request.param, 20), rng.integers(0, 2, 20)
+        rng.integers(0, 20, (30, 2)),
+        features(request.param, 20),
+        rng.integers(0, 2, 20),
+        split=np.where(np.arange(20) % 3, Part.TRAIN, Part.TEST),
     )
     spec = LearningSpec(
         features=COLUMNS,
@@ -148,16 +158,22 @@ def training(request):
     return GeneratorTraining(silo, Prototypes(rows, np.arange(20)))
 
 
+def trained(training, epochs, **settings):
+    """Loss and weights of generator and classifier after some epochs, with other settings."""
+    generator, classifier = training.generator(), training.silo.classifier()
+    generator.spec = replace(generator.spec, **settings)
+    loss = NeighGen(training, generator, classifier).train(Seeds(1), epochs)
+    return loss, to_arrays(generator), to_arrays(classifier)
+
+
 class TestTrain:
     @pytest.mark.parametrize("keep", [0.5, 1.0])
-    def test_it_is_the_loss_of_all_rows_without_generating_all(self, training, keep):
-        found = []
-        for minimise in (neighgen.train, GeneratorTraining.pretrain):
-            generator = training.generator()
-            generator.spec = replace(generator.spec, keep=keep)
-            loss = minimise(training, generator, Seeds(1), 3)
-            found.append((loss, to_arrays(generator)))
-        (loss, weights), (expected, others) = found
+    def test_without_labels_it_is_the_loss_of_all_rows_without_generating_all(self, training, keep):
+        loss, weights, _ = trained(training, 3, keep=keep, class_weight=0.0)
+        generator = training.generator()
+        generator.spec = replace(generator.spec, keep=keep)
+        expected = training.pretrain(generator, Seeds(1), 3)
+        others = to_arrays(generator)
         fanout = training.silo.spec.training.fanout
         # Three epochs of the ten nodes that remain.
         terms = training_terms(training.generator(), fanout, batch=BATCH, steps=3 * 2)
@@ -166,12 +182,36 @@ class TestTrain:
         for name, start in to_arrays(training.generator()).items():
             assert not np.array_equal(weights[name], start), name
 
+    def test_the_class_reaches_every_weight_through_what_is_generated(self, training):
+        alone = {"degree_weight": 0.0, "own_weight": 0.0}
+        _, weights, classifier = trained(training, 3, **alone)
+        _, others, start = trained(training, 3, **alone, class_weight=0.0)
+        for name in (*HEAD, "encoder.features"):
+            assert not np.array_equal(weights[name], others[name]), name
+        assert not np.array_equal(weights["rows"], to_arrays(training.generator())["rows"])
+        assert all(
+            np.array_equal(start[n], a) for n, a in to_arrays(training.silo.classifier()).items()
+        )
+        assert all(not np.array_equal(classifier[name], start[name]) for name in classifier)
+
+    def test_labels_of_training_nodes_are_learnt_and_no_others(self, training):
+        silo = training.silo
+        flipped = np.where(silo.graph.mask(Part.TRAIN), silo.graph.labels, 1 - silo.graph.labels)
+        others = replace(training, silo=replace(silo, graph=replace(silo.graph, labels=flipped)))
+        assert not np.array_equal(flipped, silo.graph.labels)
+        for one, other in zip(trained(training, 2)[1:], trained(others, 2)[1:], strict=True):
+            assert all(np.array_equal(one[name], other[name]) for name in one)
+
+    def test_it_learns(self, training):
+        few, many = (trained(training, epochs, learning_rate=0.05)[0] for epochs in (2, 60))
+        assert many < few
+
     def test_where_no_row_counts_only_the_degree_learns(self, training):
         generator = training.generator()
         with torch.no_grad():
             generator.degree_bias.fill_(-100.0)
         before = to_arrays(generator)
-        neighgen.train(training, generator, Seeds(1), 1)
+        NeighGen(training, generator, training.silo.classifier()).train(Seeds(1), 1)
         after = to_arrays(generator)
         assert all(np.array_equal(before[name], after[name]) for name in HEAD)
 
@@ -189,9 +229,10 @@ class TestShared:
 
     def test_as_many_rows_count_as_the_generator_thinks_are_missing(self, training):
         generator = training.generator()
+        generator.spec = replace(generator.spec, keep=1.0)
         with torch.no_grad():
             generator.degree.zero_()
-            for degree, rows in [(0.4, 0), (1.6, 2), (50.0, SLOTS)]:
+            for degree, rows in [(0.0, 0), (2.0, 2), (50.0, SLOTS)]:
                 generator.degree_bias.fill_(degree)
                 kept = shared(training, generator, Seeds(0))["kept"]
                 assert kept.tolist() == [[slot < rows for slot in range(SLOTS)]] * BATCH
@@ -218,7 +259,8 @@ def test_a_step_has_the_generator_s_rate_and_the_weight_of_foreign_distances(tra
     generator = training.generator()
     before = to_arrays(generator)
     gradients = {name: np.ones_like(before[name]) for name in HEAD}
-    descend(generator, gradients, GeneratorSpec(learning_rate=0.5, foreign_weight=3.0))
+    spec = GeneratorSpec(learning_rate=0.5, foreign_weight=3.0, distances="summed")
+    descend(generator, gradients, spec)
     after = to_arrays(generator)
     for name in before:
         step = 1.5 if name in HEAD else 0

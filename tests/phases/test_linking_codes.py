@@ -81,9 +81,9 @@ class TestCodes:
         one, other = (show(silo(3, c, noise=1.0), embeddings)[0].arrays["codes"] for c in (0, 1))
         assert (np.abs(one - other) > 1e-3).all()  # far below the spread, far above rounding
 
-    def test_embeddings_are_not_needed_any_more(self):
+    def test_embeddings_stay_in_the_silo_s_memory(self):
         _, state = show(silo(3), np.zeros((3, 2), np.float32))
-        assert state.keys() == {"kept"}
+        assert state.keys() == {"kept", "embeddings"}
 
 
 class TestKeeping:

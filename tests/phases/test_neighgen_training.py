@@ -14,7 +14,7 @@ from feddep.federation.metering import Meter
 from feddep.federation.run_phases import Progress, run_phases
 from feddep.graph.shard import Shards
 from feddep.learning.generation import GeneratorTraining
-from feddep.learning.neighgen import HEAD, descend, pull, train
+from feddep.learning.neighgen import HEAD, NeighGen, descend, pull
 from feddep.learning.prototypes import EmbeddingSpec, Prototypes
 from feddep.learning.silo import Silo
 from feddep.models.generator import GeneratorSpec
@@ -95,7 +95,7 @@ class TestMessages:
                 features = run.clients.silos[request.client].graph.features
                 assert same(group(found, str(other)), pull(sent, features))
 
-    def test_a_client_gets_the_sum_of_the_others_gradients(self, run):
+    def test_a_client_gets_the_mean_of_the_others_gradients(self, run):
         found = [group(reply.arrays, "gradients") for _, reply in run.clients.of("compare")]
         for request, _ in run.clients.of("train"):
             one, two = (
@@ -107,7 +107,7 @@ class TestMessages:
             assert total.keys() == set(HEAD)
             for name in HEAD:
                 scale = np.abs(one[name]) + np.abs(two[name])
-                assert_agree(total[name], one[name] + two[name], terms=2, scale=scale)
+                assert_agree(total[name], (one[name] + two[name]) / 2, terms=3, scale=scale)
 
     def test_nothing_of_the_encoder_leaves_the_silo(self, run):
         allowed = {f"neighgen/{name}" for name in (*HEAD, "inputs", "kept")}
@@ -164,13 +164,15 @@ class TestMemory:
             silo = clients.silos[request.client]
             rows = silo.graph.features.toarray()
             training = GeneratorTraining(silo, Prototypes(rows, np.arange(len(rows))))
-            generator = training.generator()
+            generator, classifier = training.generator(), silo.classifier()
+            model = NeighGen(training, generator, classifier)
             seeds = silo.seeds.child("neighgen", 0)
-            train(training, generator, seeds.child("local"), EPOCHS)
+            model.train(seeds.child("local"), EPOCHS)
             descend(generator, group(request.arrays, "gradients"), spec)
-            train(training, generator, seeds, 1)
-            found = group(run.after[1][request.client], "generator")
-            assert same(found, to_arrays(generator))
+            model.train(seeds, 1)
+            found = run.after[1][request.client]
+            assert same(group(found, "generator"), to_arrays(generator))
+            assert same(group(found, "neighgen_classifier"), to_arrays(classifier))
 
     def test_new_nodes_of_a_sparse_graph_are_sparse(self, run):
         for state, silo in zip(run.after[-1], run.clients.silos, strict=True):
@@ -180,9 +182,10 @@ class TestMemory:
             entries = round(own.nnz / own.shape[0])
             assert set(np.diff(added["indptr"]).tolist()) == {entries}
 
-    def test_no_dense_features_are_kept_when_all_is_done(self, run):
+    def test_neither_dense_features_nor_the_classifier_are_kept_when_all_is_done(self, run):
         for state, silo in zip(run.after[-1], run.clients.silos, strict=True):
             assert not {"embeddings", "prototypes", "cluster"} & state.keys()
+            assert not group(state, "neighgen_classifier")
             assert silo.prepared == {}
 
 

@@ -174,9 +174,18 @@ def test_a_spec_of_another_run(copy):
 @pytest.mark.parametrize(
     ("name", "change", "says"),
     [
-        ("feddep", lambda a: a.pop("missing_embeddings"), "should hold missing_embeddings"),
-        ("oracle", lambda a: a.clear(), "should hold missing_embeddings (got nothing)"),
-        ("feddep", lambda a: a.update(other=np.zeros(1)), "should hold missing_embeddings (got"),
+        (
+            "feddep",
+            lambda a: a.pop("missing_embeddings"),
+            "should hold counts, missing_embeddings",
+        ),
+        ("oracle", lambda a: a.clear(), "should hold counts, missing_embeddings (got nothing)"),
+        (
+            "feddep",
+            lambda a: a.update(other=np.zeros(1)),
+            "counts, missing_embeddings, other)",
+        ),
+        ("feddep", lambda a: a.update(counts=np.zeros((4, 1), np.float32)), "expected float32 (n)"),
         (
             "feddep",
             lambda a: a.update(missing_embeddings=np.zeros((4, 99), np.float32)),

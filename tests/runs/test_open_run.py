@@ -153,7 +153,8 @@ def test_so_do_embeddings_that_are_kept_as_coordinates(
 ):
     monkeypatch.setattr(span, "WIDE", 8)
     monkeypatch.setattr(span, "_SIZES", (30,))
-    result = run_small("feddep-wo-dgen", small_shards)
+    few = {"generator.sampler": "thin", "generator.keep": 0.2}  # nodes that have any, at most 30
+    result = run_small("feddep-wo-dgen", small_shards, few)
     kept = result.clients[0].mending
     assert kept is not None
     assert kept["basis"].shape == (30, 60)

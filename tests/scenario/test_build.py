@@ -239,9 +239,10 @@ def test_a_method_s_own_settings_are_part_of_the_spec_and_cannot_be_contradicted
 @pytest.mark.parametrize(
     ("key", "value", "readers"),
     [
-        ("privacy.epsilon", 2.0, {"randomised-response", "dp-sgd"}),
+        ("privacy.epsilon", 2.0, {"randomised-response", "aggregation-perturbation", "dp-sgd"}),
         ("privacy.keep_edge", 0.5, {"randomised-response"}),
         ("privacy.occurrences", 1, {"dp-sgd"}),
+        ("privacy.max_degree", 3, {"aggregation-perturbation"}),
     ],
 )
 @pytest.mark.parametrize("mechanism", get_args(Mechanism))

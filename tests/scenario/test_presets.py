@@ -139,7 +139,7 @@ def test_a_method_s_own_settings_are_not_to_be_contradicted_beside_a_preset(file
 
 
 DEFAULTS = {
-    "fedgnn": {"training.update_clip": 0.1, "training.update_noise": 2.0},
+    "fedgnn-update": {"training.update_clip": 0.1, "training.update_noise": 2.0},
     "fedgsl": {"embedding.width": 32, "generator.keep": 0.2},
 }
 
@@ -155,12 +155,12 @@ def test_a_method_s_defaults_stand_above_the_paper_s_values(file: Path, method, 
 
 
 def test_a_method_with_defaults_takes_the_paper_s_other_values(file: Path):
-    assert resolved(method="fedgnn", dataset="citeseer").embedding.width == 64
+    assert resolved(method="fedgnn-update", dataset="citeseer").embedding.width == 64
 
 
 @pytest.mark.parametrize("preset", ["paper", "tuned"])
 def test_what_is_given_wins_over_a_method_s_defaults(file: Path, preset):
-    quiet = resolved(method="fedgnn", preset=preset, training__update_noise=0.0)
+    quiet = resolved(method="fedgnn-update", preset=preset, training__update_noise=0.0)
     assert (quiet.training.update_clip, quiet.training.update_noise) == (0.1, 0.0)
     wide = resolved(method="fedgsl", preset=preset, embedding__width=128)
     assert (wide.embedding.width, wide.generator.keep) == (128, 0.2)

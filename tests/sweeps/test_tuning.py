@@ -16,6 +16,8 @@ from feddep.sweeps import sweep
 from feddep.sweeps.tuning import Outcome, Tuning, search_space
 
 SMALL = {"synthetic.nodes": "150", "model.hidden": "4"}
+SHARED = {"training.learning_rate", "training.weight_decay"}
+RATES = {0.05, 0.1, 0.2, 0.3, 0.5, 1.0}
 
 
 def declare(tmp_path: Path, method: str = "fedavg", **options: Any) -> Tuning:
@@ -47,40 +49,84 @@ def test_every_value_of_the_search_space_fits_its_key(method: str):
 
 
 def test_only_methods_with_embeddings_search_for_them():
-    assert search_space(find_method("fedavg")).keys() == {
-        "training.learning_rate",
-        "training.rounds",
-        "training.weight_decay",
-    }
+    assert search_space(find_method("fedavg")).keys() == SHARED
     assert {"embedding.depth", "generator.keep"} < search_space(find_method("feddep")).keys()
     assert "embedding.depth" not in search_space(find_method("feddep-wo-dgen"))
+    local_gnns = {"embedding.depth", "embedding.width"}
+    assert search_space(find_method("fedavg-warm")).keys() == SHARED | local_gnns
 
 
 def test_the_first_trial_is_the_paper_s_preset_with_100_rounds(tmp_path: Path):
     first = declare(tmp_path, "feddep").trials[0]
-    assert first.settings == {"training.rounds": 100}
     settings = SMALL | {"method": "feddep", "preset": "paper", "training.rounds": 100}
     assert first.spec == RunSpec().with_settings(settings)
 
 
+def shared_points(tuning: Tuning) -> list[tuple[float, float, int]]:
+    found = [trial.spec.training for trial in tuning.trials]
+    return [(spec.learning_rate, spec.weight_decay, spec.rounds) for spec in found]
+
+
+@pytest.mark.parametrize("method", ["feddep", "fedavg-warm", "fedsage", "fedgsl", "local"])
+def test_every_method_sees_the_same_points_of_the_keys_that_all_have(tmp_path: Path, method: str):
+    points = shared_points(declare(tmp_path))
+    assert points[0] == (0.1, 0.0, 100)
+    assert sorted(points) == [(rate, decay, 100) for rate in sorted(RATES) for decay in (0, 0.0005)]
+    assert shared_points(declare(tmp_path, method)) == points
+
+
+def test_six_trials_cover_the_learning_rates(tmp_path: Path):
+    points = shared_points(declare(tmp_path, trials=6))
+    assert {rate for rate, *_ in points} == RATES
+    assert {decay for _, decay, _ in points} == {0.0, 0.0005}
+
+
+def test_the_order_of_the_shared_points_depends_on_the_data_set(tmp_path: Path):
+    names = ("cora", "citeseer", "pubmed", "msacademic")
+    orders = {
+        tuple(shared_points(Tuning.declare("fedavg", name, folder=tmp_path))) for name in names
+    }
+    assert len(orders) == len(names)
+
+
+def test_own_keys_are_the_paper_s_in_the_first_trial_and_drawn_in_the_others(tmp_path: Path):
+    first, *others = declare(tmp_path, "feddep").trials
+    assert first.settings.keys() == {*SHARED, "training.rounds"}
+    own = search_space(find_method("feddep")).keys() - SHARED
+    assert all(own < trial.settings.keys() for trial in others)
+    for key in own - {"embedding.width"}:
+        assert len({trial.spec.value_of(key) for trial in others}) > 1, key
+
+
+def test_methods_draw_their_own_keys_apart(tmp_path: Path):
+    feddep, fedgsl = (declare(tmp_path, method).trials[1:] for method in ("feddep", "fedgsl"))
+    assert [trial.settings for trial in feddep] != [trial.settings for trial in fedgsl]
+
+
 def test_the_same_command_draws_the_same_trials_and_more_go_on(tmp_path: Path):
-    few, many = (declare(tmp_path, "feddep", trials=count).trials for count in (5, 9))
-    assert (len(few), len(many)) == (5, 9)
+    few, many = (declare(tmp_path, "feddep", trials=count).trials for count in (5, 30))
+    assert (len(few), len(many)) == (5, 30)
     assert list(many[:5]) == list(few)
 
 
+def test_more_trials_than_shared_points_go_through_them_again(tmp_path: Path):
+    points = shared_points(declare(tmp_path, "feddep", trials=24))
+    assert points[:12] == points[12:]
+
+
 def test_trials_differ_from_each_other_and_a_small_space_gives_fewer(tmp_path: Path):
-    trials = declare(tmp_path, trials=100).trials
-    assert len(trials) == 16, "4 learning rates, 2 numbers of rounds, 2 penalties; trial 0 is one"
-    assert len({trial.spec for trial in trials}) == 16
+    for method, count in (("fedavg", 12), ("fedavg-warm", 12 * 2 * 3)):
+        trials = declare(tmp_path, method, trials=100).trials
+        assert len(trials) == len({trial.spec for trial in trials}) == count
 
 
 def test_a_fixed_key_is_not_searched(tmp_path: Path):
-    fixed = SMALL | {"training.rounds": "1"}
-    trials = declare(tmp_path, fixed=fixed).trials
-    assert len(trials) == 8
+    trials = declare(tmp_path, fixed=SMALL | {"training.rounds": "1"}).trials
+    assert len(trials) == 12
     assert all(trial.spec.training.rounds == 1 for trial in trials)
-    all_fixed = fixed | {"training.learning_rate": 0.3, "training.weight_decay": 0}
+    fixed = SMALL | {"training.learning_rate": 0.3}
+    assert shared_points(declare(tmp_path, fixed=fixed)) == [(0.3, 0.0, 100), (0.3, 0.0005, 100)]
+    all_fixed = fixed | {"training.weight_decay": 0}
     assert len(declare(tmp_path, fixed=all_fixed).trials) == 1
 
 
@@ -137,15 +183,15 @@ def test_the_best_mean_validation_score_wins(tmp_path: Path):
     # Seed 1 alone would choose the smallest learning rate.
     finish(tuning, lambda cell: learning_rate(cell) * (2 if cell["seed"] == 0 else -1))
     outcome = tuning.outcome()
-    assert outcome.trials[outcome.chosen].spec.training.learning_rate == 0.5
-    assert outcome.scores[outcome.chosen] == pytest.approx(0.25)
+    assert outcome.trials[outcome.chosen].spec.training.learning_rate == 1
+    assert outcome.scores[outcome.chosen] == pytest.approx(0.5)
 
 
 def test_the_earlier_of_equal_trials_wins(tmp_path: Path):
     tuning = declare(tmp_path)
     finish(tuning, lambda cell: 0.5)
     assert tuning.outcome().chosen == 0
-    finish(tuning, lambda cell: 0.9 if cell.get("training.learning_rate") else 0.5)
+    finish(tuning, lambda cell: 0.5 if learning_rate(cell) == 0.1 else 0.9)
     assert tuning.outcome().chosen == 1
 
 
@@ -208,7 +254,7 @@ def test_the_choice_is_stored_with_where_it_comes_from(tmp_path: Path):
         "trials": 12,
         "seeds": [0, 1, 2],
         "splits": ["stratified"],
-        "validation": 0.5,
+        "validation": 1.0,
     }
 
 
@@ -218,12 +264,16 @@ def test_the_choice_can_be_used_as_a_preset(tmp_path: Path):
     path = tuning.write_choice(tuning.outcome())
     found = presets.preset_settings(str(path), find_method("fedavg"), "synthetic")
     assert found == tuning.settings_of(tuning.outcome())
-    assert found["training.learning_rate"] == 0.5
+    assert found["training.learning_rate"] == 1
 
 
-def test_the_first_trial_as_a_preset_says_no_more_than_its_rounds(tmp_path: Path):
-    tuning = declare(tmp_path, fixed={})
-    assert tuning.settings_of(Outcome(tuning.trials, [1.0, *[0.0] * 7])) == {"training.rounds": 100}
+def test_the_first_trial_as_a_preset_says_no_more_than_the_shared_keys(tmp_path: Path):
+    tuning = declare(tmp_path, "feddep", fixed={})
+    assert tuning.settings_of(Outcome(tuning.trials, [1.0, *[0.0] * 11])) == {
+        "training.rounds": 100,
+        "training.learning_rate": 0.1,
+        "training.weight_decay": 0.0,
+    }
 
 
 # Running
@@ -252,7 +302,7 @@ def test_the_table_shows_what_differs_the_scores_and_the_choice(tmp_path: Path):
     outcome = tuning.outcome()
     rows = tuning_rows(outcome)
     assert all(len(row) == len(HEADINGS) for row in rows)
-    assert rows[0][-1] == "the preset paper, training.rounds=100"
+    assert rows[0][-1].startswith("the preset paper, training.rounds=100")
     assert [number for number, row in enumerate(rows) if row[2]] == [outcome.chosen]
-    assert rows[outcome.chosen][1] == "0.5000"
-    assert "training.learning_rate=0.5" in rows[outcome.chosen][-1]
+    assert rows[outcome.chosen][1] == "1.0000"
+    assert "training.learning_rate=1.0" in rows[outcome.chosen][-1]

@@ -7,4 +7,5 @@ METHOD = Method(
     name="fedavg",
     summary="GraphSAGE averaged over the clients after every local epoch.",
     phases=(Averaging(),),
+    trains_generator=False,
 )

@@ -17,7 +17,7 @@ from feddep.federation.content import Count, Nodes, Rows, Weights
 from feddep.federation.matching import Matching
 from feddep.federation.messages import Reply, Request, State, group, grouped
 from feddep.federation.phase import Ask, RoundReport, Step, Steps
-from feddep.learning.mending import KnownNeighbours, Mender, mean_of
+from feddep.learning.mending import KnownNeighbours, Mender, count_of, mean_of
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
 from feddep.models.weights import to_arrays
@@ -62,8 +62,10 @@ class AveragingWithHiddenStates(Averaging):
                 hidden = model.hidden_states(silo.table, silo.graph, request.arrays["nodes"])
             return Reply(request.client, {"hidden": hidden.cpu().numpy()}), state
         if request.step == "receive":
-            missing = mean_of(request.arrays["nodes"], request.arrays["neighbours"], silo)
-            return Reply(request.client), {**state, "missing_embeddings": missing}
+            nodes = request.arrays["nodes"]
+            missing = mean_of(nodes, request.arrays["neighbours"], silo)
+            counts = count_of(nodes, silo)
+            return Reply(request.client), {**state, "missing_embeddings": missing, "counts": counts}
         return super().answer(request, state, silo)
 
 
@@ -73,4 +75,5 @@ METHOD = Method(
     phases=(AveragingWithHiddenStates(),),
     sees_cross_edges=True,
     fusion="last",
+    trains_generator=False,
 )

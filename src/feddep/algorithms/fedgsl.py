@@ -19,4 +19,5 @@ METHOD = Method(
     defaults={"embedding.width": 32, "generator.keep": 0.2},
     fusion="all",
     reconstruction=True,
+    trains_generator=False,
 )

@@ -7,4 +7,5 @@ METHOD = Method(
     name="local",
     summary="Every client trains alone; scores are averaged over the clients' classifiers.",
     phases=(LocalTraining(),),
+    trains_generator=False,
 )

@@ -29,6 +29,8 @@ class Method:
         reconstruction: written from the paper's description, without the text of the original;
             every table says so.
         whole_graph: a single client holds the whole graph, whatever the number of clients is.
+        trains_generator: whether the keys ``generator.*`` that say how a generator is trained make
+            a difference; where they do not, a sweep takes runs that differ in them for the same.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Method:
     fusion: Fusion = "none"
     reconstruction: bool = False
     whole_graph: bool = False
+    trains_generator: bool = True
 
     def __post_init__(self) -> None:
         names = [phase.name for phase in self.phases]

@@ -14,4 +14,5 @@ METHOD = Method(
     preset_of=feddep.METHOD.name,
     sees_cross_edges=True,
     fusion="all",
+    trains_generator=False,
 )

@@ -1,21 +1,22 @@
 """A trained classifier, ready to use: predictions for a graph."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from feddep.errors import InputError
-from feddep.graph.graph import Graph
+from feddep.graph.graph import Graph, Part
+from feddep.learning.aggregates import aggregated
 from feddep.learning.evaluation import predict
 from feddep.learning.mending import Mended
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
+from feddep.learning.threads import one_thread
+from feddep.models.sage import Convolution
 from feddep.models.weights import Weights
 
 
@@ -56,11 +57,11 @@ class Classifier:
         return Mended(self.silo(graph))
 
     def silo(self, graph: Graph, client: int = 0) -> Silo:
-        """A graph as a client's silo.
+        """A graph as a client's silo; sums that the classifier reads have no noise here.
 
         Raises:
-            InputError: it is no graph, or has other feature columns than the classifier was
-                trained on.
+            InputError: it is no graph, has other feature columns than the classifier was trained
+                on, or has no training nodes for an encoder.
         """
         check_graph(graph)
         if graph.feature_count != self.spec.features:
@@ -68,12 +69,33 @@ class Classifier:
                 f"this classifier was trained on {self.spec.features} features "
                 f"(got a graph with {graph.feature_count})"
             )
+        if self.spec.privacy.sums:
+            self._check_encodable(graph)
+            graph = aggregated(graph, self.spec, None)
         return Silo(client, graph, self.spec, torch.device("cpu"))
+
+    def _check_encodable(self, graph: Graph) -> None:
+        if not graph.mask(Part.TRAIN).any() or graph.classes > self.spec.classes:
+            raise InputError(
+                "this classifier reads sums of class probabilities, which an encoder learns from "
+                f"the graph's training nodes; expected some, of at most {self.spec.classes} "
+                f"classes (got {int(graph.mask(Part.TRAIN).sum())}, of {graph.classes} classes)"
+            )
+
+    def weight_ratio(self) -> float | None:
+        """‖W_z‖ ÷ ‖W_x‖ of the first layer that takes z̄; None if no layer does."""
+        model = self.spec.classifier(self.weights)
+        last = cast(Convolution, model.convolutions[-1])
+        pairs = ((model.embedding, model.features), (last.embedding, last.neighbours))
+        for z, x in pairs:
+            if z is not None:
+                return float(z.detach().norm() / x.detach().norm())
+        return None
 
     def scores(self, mended: Mended) -> Tensor:
         """Class scores before softmax, ``(n, classes)``, the same as in a run."""
         silo, model = mended.silo, self.spec.classifier(self.weights)
-        with _one_thread(), mended.fitting(model) as fitting:
+        with one_thread(), mended.fitting(model) as fitting:
             return predict(fitting, silo.graph, silo.table, mended.missing_embeddings)
 
 
@@ -90,15 +112,3 @@ def softmax(scores: Tensor) -> npt.NDArray[np.float64]:
     """Probabilities from scores, in double precision."""
     found: npt.NDArray[np.float64] = torch.softmax(scores.double(), dim=1).numpy()
     return found
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """As clients compute in a run: with more threads, sums may be taken in another order."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1):
-            yield
-    finally:
-        torch.set_num_threads(before)

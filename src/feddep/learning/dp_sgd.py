@@ -14,8 +14,11 @@ import math
 import numpy as np
 
 from feddep.graph.graph import Graph, Part
-from feddep.graph.sampling import Lists, full_ego_graphs, separate_ego_graphs
+from feddep.graph.sampling import Lists, separate_ego_graphs
 from feddep.models.sgd import SageSgd
+from feddep.privacy.noise import NoiseStream, noised_sum
+
+_AT_ONCE = 64  # examples, whose ego-graphs are held side by side
 
 
 def dp_sgd(
@@ -28,15 +31,14 @@ def dp_sgd(
     rate: float,
     noise: float,
     clip: float,
-    rng: np.random.Generator,
+    rng: NoiseStream,
     inner: Lists | None = None,
     decay: float = 0.0,
 ) -> None:
     """Takes ⌈n / batch_size⌉ · epochs steps w ← w - rate / batch_size · (Σ clipped + N(0, (σC)²)).
 
     Args:
-        sgd: computes the gradients and holds the weights. It must not use dropout: an example's
-            norm and its part of the sum are computed in two passes.
+        sgd: computes the gradients and holds the weights.
         graph: whose training nodes are the examples.
         layers: hops of an example's ego-graph.
         batch_size: mean number of examples in a batch, out of n.
@@ -44,7 +46,8 @@ def dp_sgd(
         rate: the learning rate.
         noise: σ, noise multiplier.
         clip: C, largest norm of an example's gradient.
-        rng: for batches and noise.
+        rng: for batches and noise. Who is in a batch must be as secret as the noise: the price
+            counts on it.
         inner: the lists of all but the outermost hop; None reads the graph's own.
         decay: L2 penalty, which does not depend on the examples.
     """
@@ -52,14 +55,11 @@ def dp_sgd(
     weights, total = sgd.weights, sgd.weights.zeros()
     for _ in range(epochs * math.ceil(len(nodes) / batch_size)):
         chosen = nodes[rng.random(len(nodes)) < batch_size / len(nodes)]
-        for array in total.arrays():
-            rng.standard_normal(out=array, dtype=np.float32)
-            array *= noise * clip
-        if len(chosen):
-            # A clipped gradient is the gradient times a number, so only norms are needed singly.
-            norms = sgd.gradient_norms(*separate_ego_graphs(graph, chosen, layers, inner))
-            shares = np.minimum(1, clip / np.maximum(norms, 1e-12)).astype(np.float32)
-            sgd.add_gradient(full_ego_graphs(graph, chosen, layers, inner), total, shares)
+        with noised_sum(rng, total.arrays(), noise * clip):
+            for start in range(0, len(chosen), _AT_ONCE):
+                part = chosen[start : start + _AT_ONCE]
+                ego, owner = separate_ego_graphs(graph, part, layers, inner)
+                sgd.add_clipped(ego, owner, total, clip)
         for weight, change in zip(weights.arrays(), total.arrays(), strict=True):
             if decay:
                 weight *= np.float32(1 - rate * decay)

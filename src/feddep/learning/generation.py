@@ -6,18 +6,20 @@ Source: the paper's section 3.2. For silo i, over the nodes v that remain after 
                        + βᶠ Σ_p min over prototypes z' of v's hidden neighbours ‖z̃ᵖ_v − z'‖²
                        + βⁿ Σ_{j≠i} Σ_p min over z' in Z'_j ‖z̃ᵖ_v − z'‖² ],
 
-p over the kept rows. A node without hidden neighbours adds nothing to the second term.
+p over the kept rows. A node without hidden neighbours adds nothing to the second term. Unless
+``generator.distances`` is ``summed``, squared distances are divided by √d_z and the third term by
+M − 1; :class:`~feddep.models.generator.GeneratorSpec` says why.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, smooth_l1_loss
 
 from feddep.graph.graph import Graph, Part
@@ -33,6 +35,7 @@ from feddep.models.weights import Weights, from_arrays
 from feddep.seeding import Seeds
 
 T = TypeVar("T")
+Embeddings = TypeVar("Embeddings", Tensor, npt.NDArray[np.float32])
 
 _NODES_AT_ONCE = 1024
 _FEW = 256
@@ -85,6 +88,7 @@ def reconstruction_loss(generated: Generated, targets: Targets, spec: GeneratorS
     own = torch.where(of_rows.any(dim=1), nearest, 0.0)
 
     foreign = torch.zeros_like(own)
+    silos = max(1, len(targets.foreign))
     if targets.foreign:
         distances = squared_distances(rows, torch.cat(list(targets.foreign)))
         sizes = [len(centres) for centres in targets.foreign]
@@ -92,14 +96,36 @@ def reconstruction_loss(generated: Generated, targets: Targets, spec: GeneratorS
             foreign = foreign + to_silo.amin(dim=1)
     if targets.pulled is not None:
         pulled = targets.pulled.flatten(0, 1)[generated.places]
+        silos = max(1, targets.pulls)
         foreign = targets.pulls * (generated.rows - pulled).square().sum(dim=1)
 
+    per_row, per_silo = distance_scales(spec, rows.shape[1], silos)
     total = (
         spec.degree_weight * degree
-        + spec.own_weight * (own * kept).sum()
-        + spec.foreign_weight * (foreign * kept).sum()
+        + spec.own_weight * per_row * (own * kept).sum()
+        + spec.foreign_weight * per_row * per_silo * (foreign * kept).sum()
     )
     return total / len(generated.degree)
+
+
+def distance_scales(spec: GeneratorSpec, width: int, silos: int) -> tuple[float, float]:
+    """What squared distances are multiplied by, and besides those to other silos' prototypes."""
+    if spec.distances == "summed":
+        return 1.0, 1.0
+    return (1 / width if spec.distances == "mean" else width**-0.5), 1 / silos
+
+
+def centred(missing: Embeddings) -> Embeddings:
+    """Embeddings minus their mean over the nodes; nodes without any stay at zero.
+
+    A node without generated neighbours then looks like an average one to F, and so does every
+    node at the paper's inference, z̄ = 0.
+    """
+    has_any: Any = missing.any(1)  # both kinds of array know these three methods
+    if not has_any.any():
+        return missing
+    found: Embeddings = (missing - missing[has_any].mean(0)) * has_any[:, None]
+    return found
 
 
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
@@ -175,7 +201,7 @@ class GeneratorTraining:
     def minimise(
         self,
         loss: Callable[[EgoGraphs], Tensor],
-        generator: DeepGenerator,
+        model: nn.Module,
         seeds: Seeds,
         epochs: int,
     ) -> float:
@@ -184,7 +210,7 @@ class GeneratorTraining:
         nodes = np.arange(self.impaired.graph.nodes)
         sampler = self._sampler(self.impaired.graph)
         batches = sampler.batches(nodes, spec.batch_size, seeds.stream("sampling"), epochs)
-        return fit(generator, batches, loss, spec.learning_rate)
+        return fit(model, batches, loss, spec.learning_rate)
 
     def generate(self, generator: DeepGenerator, seeds: Seeds) -> npt.NDArray[np.float32]:
         """z̃ of every remaining node of the impaired graph, ``(m, P, d_z)``."""
@@ -206,7 +232,9 @@ class GeneratorTraining:
         seeds: Seeds,
         targets: Targets | None = None,
     ) -> None:
-        """One step of DGen on Lⁿ + Lᶜ: F's gradient reaches DGen through z̄.
+        """Some steps of DGen on Lⁿ + Lᶜ: F's gradient reaches DGen through z̄.
+
+        z̄ is centred as F knows it, but over the nodes around the batch, not all of the silo's.
 
         F itself is not changed here. It minimises Lᶜ in its own epoch, so all methods take the
         same number of steps on F.
@@ -224,15 +252,24 @@ class GeneratorTraining:
                 batch = everywhere.sample(chosen, sampling)
                 around = everywhere.sample(batch.nodes, sampling)
                 embeddings = generator(silo.table, around, noise).mean()
+                if silo.spec.generator.centred:
+                    embeddings = centred(embeddings)
                 scores = classifier(silo.table, batch, embeddings)
                 loss = loss + cross_entropy(scores, silo.labels[batch.targets])
             gradients = torch.autograd.grad(loss, parameters)
             descend(parameters, gradients, silo.spec.generator.learning_rate, 0.0)
 
-    def mend(self, generator: DeepGenerator, seeds: Seeds) -> npt.NDArray[np.float32]:
-        """z̄ of every node of the silo, ``(n, d_z)``, from sampled neighbours."""
-        found = self.generated(generator, seeds)
-        return np.concatenate([generated.mean().cpu().numpy() for _, generated in found])
+    def mend(
+        self, generator: DeepGenerator, seeds: Seeds
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """z̄, ``(n, d_z)``, and ñ, ``(n,)``, of every node of the silo, from sampled neighbours."""
+        found = [generated for _, generated in self.generated(generator, seeds)]
+        missing = torch.cat([generated.mean() for generated in found]).cpu().numpy()
+        if not np.isfinite(missing).all():  # DGen has run away, which need not take F with it
+            missing = np.zeros_like(missing)
+        if self.silo.spec.generator.centred:
+            missing = centred(missing)
+        return missing, torch.cat([g.degree for g in found]).cpu().numpy()
 
     def generated(
         self, generate: Callable[[FeatureTable, EgoGraphs, np.random.Generator], T], seeds: Seeds

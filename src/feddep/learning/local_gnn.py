@@ -20,7 +20,8 @@ from feddep.learning.silo import Silo
 from feddep.learning.trainer import mean_loss
 from feddep.models.dropout import DropoutStream
 from feddep.models.sage import initialise
-from feddep.models.sgd import Head, SageSgd
+from feddep.models.sgd import SageSgd
+from feddep.models.sgd_weights import Head
 from feddep.models.weights import Weights, to_arrays
 from feddep.seeding import Seeds
 
@@ -47,12 +48,12 @@ def known_embeddings(silo: Silo, memory: Mapping[str, npt.NDArray[Any]]) -> npt.
 def train_local_gnn(silo: Silo) -> LocalGnn:
     """A GNN trained on the silo's training nodes for N epochs."""
     learning, spec = silo.spec, silo.spec.embedding
-    model = LocalGnn(learning.model, spec, learning.features, learning.classes)
+    model = LocalGnn(learning.model, spec, learning.inputs, learning.classes)
     start = Seeds(learning.seed) if spec.shared_start else silo.seeds
     initialise(model, start.child("local_gnn"))
     seeds = silo.seeds.child("local_gnn")
     private = learning.privacy.mechanism == "dp-sgd"
-    # DP-SGD computes each example twice, with the same result; its noise replaces dropout.
+    # Clipped gradients are computed without dropout; the noise takes its place.
     share = 0.0 if private else learning.model.dropout
     dropout = DropoutStream(share, seeds.integer("dropout"))
     sgd = SageSgd(
@@ -76,7 +77,7 @@ def train_local_gnn(silo: Silo) -> LocalGnn:
             rate=spec.learning_rate,
             noise=event.noise,
             clip=event.clip,
-            rng=seeds.stream("dp-sgd"),
+            rng=silo.mechanism(seeds, "dp-sgd"),
             inner=inner_lists(silo),
         )
     else:

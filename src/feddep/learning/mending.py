@@ -1,5 +1,6 @@
 """Mending a silo's subgraph: computing z̄, the mean embedding of each node's missing neighbours."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from torch import Tensor
 from feddep.errors import InputError
 from feddep.learning import neighgen
 from feddep.learning.expansion import expand, features_from
-from feddep.learning.generation import GeneratorTraining, Targets
+from feddep.learning.generation import GeneratorTraining, Targets, centred
 from feddep.learning.local_gnn import known_embeddings
 from feddep.learning.prototypes import Prototypes, find_prototypes
 from feddep.learning.silo import Silo
@@ -30,13 +31,17 @@ Memory = Mapping[str, npt.NDArray[Any]]
 
 GENERATOR = "generator"
 MENDING = frozenset(
-    ["missing_embeddings", "basis", "added/links", "added/rows"]
+    ["missing_embeddings", "counts", "basis", "added/links", "added/rows"]
     + [f"added/{name}" for name in ("indptr", "indices", "data")]
 )
 """The parts of a silo's memory from which, with its generator, its subgraph can be mended again.
 
 A run keeps those of its best round for predictions. A mender of your own should use these names.
 """
+
+log = logging.getLogger(__name__)
+
+_SOME = np.ones(1)
 
 # Names in Silo.prepared.
 _EXPANDED, _TRAINING = "expanded", "generator"
@@ -50,11 +55,21 @@ class Mended:
         silo: its own, or one whose graph has more nodes.
         missing_embeddings: z̄ of every node, ``(n, d_z)``, for a classifier that takes them.
         basis: ``(k, d_z)``; with it, ``missing_embeddings`` holds coordinates, ``(n, k)``.
+        shown: ``(n,)`` the nodes whose z̄ the classifier is trained with in this round; None means
+            all of them. It is scored with all.
     """
 
     silo: Silo
     missing_embeddings: Tensor | None = None
     basis: Tensor | None = None
+    shown: Tensor | None = None
+
+    @property
+    def embeddings_in_training(self) -> Tensor | None:
+        """z̄ of the nodes that show it, zero for the others."""
+        if self.missing_embeddings is None or self.shown is None:
+            return self.missing_embeddings
+        return self.missing_embeddings * self.shown.unsqueeze(1)
 
     @contextmanager
     def fitting(self, model: FusedSage) -> Iterator[FusedSage]:
@@ -120,17 +135,19 @@ class GeneratedNeighbours:
             seeds = silo.seeds.child("mending", round)
             memory = with_prototypes(silo, memory)
             training = generator_training(silo, memory)
-            known = _parts(memory, "generator")
+            known = _parts(memory, GENERATOR)
             generator = training.generator(known) if known else pretrained(training)[0]
             targets = targets_of(training, memory)
             training.joint_step(generator, classifier, seeds.child("joint"), targets)
-            missing = training.mend(generator, seeds)
-            if spec.centred:
-                missing = centred(missing)
-            weights = {f"generator/{name}": a for name, a in to_arrays(generator).items()}
+            missing, counts = training.mend(generator, seeds)
+            weights = {f"{GENERATOR}/{name}": a for name, a in to_arrays(generator).items()}
+            if memory.get("missing_embeddings", _SOME).any():  # said once
+                warn_if_dead(silo, weights, generated=bool(missing.any()))
             kept = {name: a for name, a in memory.items() if name != "basis"}
-            memory = {**kept, **weights, **_in_few_columns(missing, silo, seeds)}
-        return self.recall(silo, memory), memory
+            memory = {**kept, **weights, "counts": counts, **_in_few_columns(missing, silo, seeds)}
+        drawn = silo.seeds.child("mending", round).stream("shown").random(silo.graph.nodes)
+        shown = torch.from_numpy(drawn < spec.shown).to(silo.device)
+        return replace(self.recall(silo, memory), shown=shown), memory
 
     def recall(self, silo: Silo, memory: Memory) -> Mended:
         """See :class:`Recalling`."""
@@ -143,12 +160,24 @@ class GeneratedNeighbours:
     def mend_another(self, silo: Silo, memory: Memory) -> Mended:
         """See :class:`Recalling`: the silo's DGen generates for the other graph."""
         training = _without_targets(silo)
-        missing = training.mend(
-            training.generator(_parts(memory, GENERATOR)), silo.seeds.child("prediction")
-        )
-        if silo.spec.generator.centred:
-            missing = centred(missing)
+        generator = training.generator(_parts(memory, GENERATOR))
+        missing, _ = training.mend(generator, silo.seeds.child("prediction"))
         return Mended(silo, torch.tensor(missing, device=silo.device))
+
+
+def warn_if_dead(silo: Silo, weights: Memory, *, generated: bool) -> None:
+    """Says so where a generator generates nothing: F then learns as if there were none."""
+    finite = all(np.isfinite(array).all() for array in weights.values())
+    if finite and generated:
+        return
+    log.warning(
+        "client %d: its generator %s, so its subgraph stays as it is; lower "
+        "generator.learning_rate (it is %g) or raise generator.keep (it is %g)",
+        silo.client,
+        "generates no neighbour at all" if finite else "has run away: its weights are no numbers",
+        silo.spec.generator.learning_rate,
+        silo.spec.generator.keep,
+    )
 
 
 def _in_few_columns(missing: npt.NDArray[np.float32], silo: Silo, seeds: Seeds) -> Memory:
@@ -239,16 +268,18 @@ def _unknown_neighbours(silo: Silo) -> InputError:
 
 
 def with_prototypes(silo: Silo, memory: Memory) -> Memory:
-    """The memory with clusters in place of the embeddings, if it has none yet.
+    """The memory with clusters of the embeddings, if it has none yet.
 
     The same seed gives the same clusters, so a silo that was away when the others computed theirs
     still gets those that it would have had.
     """
     if "prototypes" in memory:
         return memory
-    seed = silo.seeds.integer("prototypes")
-    found = find_prototypes(known_embeddings(silo, memory), silo.spec.embedding, seed)
-    return _in_place_of_embeddings(memory, found)
+    seed, embeddings = silo.seeds.integer("prototypes"), known_embeddings(silo, memory)
+    found = find_prototypes(embeddings, silo.spec.embedding, seed)
+    memory = _in_place_of_embeddings(memory, found)
+    # Features are there anyway; other embeddings are kept for whoever compares with them.
+    return {**memory, "embeddings": embeddings} if silo.spec.embedding.depth else memory
 
 
 def with_nodes_as_prototypes(silo: Silo, memory: Memory) -> Memory:
@@ -302,16 +333,9 @@ def mean_of(
     return centred(missing) if silo.spec.generator.centred else missing
 
 
-def centred(missing: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Generated embeddings minus their mean over the silo; nodes without any stay at zero.
-
-    To F, a node without generated neighbours then looks like an average one, and so does every
-    node at the paper's inference, z̄ = 0.
-    """
-    has_any = np.asarray(missing.any(axis=1))
-    if not has_any.any():
-        return missing
-    return np.where(has_any[:, None], missing - missing[has_any].mean(axis=0), np.float32(0))
+def count_of(nodes: npt.NDArray[np.int64], silo: Silo) -> npt.NDArray[np.float32]:
+    """How many neighbours of each node are known, one for each entry of ``nodes``."""
+    return np.bincount(nodes, minlength=silo.graph.nodes).astype(np.float32)
 
 
 def targets_of(training: GeneratorTraining, memory: Memory) -> Targets:

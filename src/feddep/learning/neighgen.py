@@ -1,22 +1,27 @@
 """The parts of NeighGen's training across silos: what is shared, compared and generated."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 import torch
-from torch import Tensor
-from torch.nn.functional import smooth_l1_loss
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, smooth_l1_loss
 
-from feddep.graph.graph import Features
+from feddep.graph.graph import Features, Part
 from feddep.graph.sampling import EgoGraphs
 from feddep.learning.expansion import stacked
-from feddep.learning.generation import GeneratorTraining
+from feddep.learning.generation import GeneratorTraining, distance_scales
+from feddep.learning.mended_batch import mended_batch
 from feddep.learning.spec import LearningSpec
+from feddep.models.dropout import DropoutStream
 from feddep.models.generator import HEAD, DeepGenerator, GeneratorSpec, rows_at, select
 from feddep.models.kernels import FeatureTable
+from feddep.models.sage import FusedSage
 from feddep.seeding import Seeds
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -30,32 +35,86 @@ def head_shapes(spec: LearningSpec) -> dict[str, tuple[int, ...]]:
     return {name: tuple(weight.shape) for name, weight in generator.head.items()}
 
 
-def train(
-    training: GeneratorTraining, generator: DeepGenerator, seeds: Seeds, epochs: int
-) -> float:
-    """Minimises Lⁿ without the other silos' part of it; returns the mean loss.
+@dataclass(frozen=True, eq=False)
+class NeighGen:
+    """A generator, and the silo's own classifier that it is trained with and that stays there.
 
-    The same loss as :meth:`~feddep.learning.generation.GeneratorTraining.pretrain`; but rows are
-    as wide as the features, so those that do not count are not generated.
+    Zhang et al. 2021 train both on λᵈ Lᵈ + λᶠ Lᶠ + λᶜ Lᶜ over the nodes V̄ that remain after hiding:
+    Lᵈ and Lᶠ are the first two terms of Lⁿ, and with ŷ_v the classifier's scores of v where v's
+    generated neighbours are nodes of the impaired graph,
+
+        Lᶜ = mean over training nodes v in V̄ of cross-entropy(ŷ_v, y_v),
+
+    whose gradient reaches the generator through the generated features.
     """
-    spec, noise = generator.spec, seeds.stream("noise")
-    features, device = training.silo.graph.features, training.silo.device
 
-    def loss(ego: EgoGraphs) -> Tensor:
-        targets = training.targets.of(torch.from_numpy(ego.targets).to(device))
-        inputs, degree = generator.encode(training.table, ego, noise)
-        counts = select(degree, spec, noise).bool() & targets.has_hidden.any(dim=1, keepdim=True)
-        rows, places = rows_at(generator.head, inputs, counts)
-        is_own = (
-            targets.has_hidden[places // spec.slots].cpu().numpy()
-        )  # each node is a cluster of its own
-        hidden = np.flatnonzero(is_own.any(axis=0))
-        nearest = _nearest(rows, features[hidden], is_own[:, hidden])
-        own = (rows - nearest).square().sum()
-        wrong = smooth_l1_loss(degree, targets.missing_degree, reduction="sum")
-        return (spec.degree_weight * wrong + spec.own_weight * own) / len(inputs)
+    training: GeneratorTraining
+    generator: DeepGenerator
+    classifier: FusedSage
 
-    return training.minimise(loss, generator, seeds, epochs)
+    def train(self, seeds: Seeds, epochs: int) -> float:
+        """Minimises the three terms over the impaired graph; returns their mean sum."""
+        training, spec = self.training, self.generator.spec
+        noise = seeds.stream("noise")
+        share = training.silo.spec.model.dropout
+        dropout = DropoutStream(share, seeds.integer("dropout"))
+
+        def loss(ego: EgoGraphs) -> Tensor:
+            nodes = torch.from_numpy(ego.targets).to(training.silo.device)
+            targets, is_learnt = training.targets.of(nodes), self._is_learnt[nodes]
+            inputs, degree = self.generator.encode(training.table, ego, noise)
+            # Rows are as wide as the features, so those that do not count are not generated.
+            counts = targets.has_hidden.any(dim=1, keepdim=True) | is_learnt.unsqueeze(1)
+            kept = select(degree, spec, noise).bool() & counts
+            rows, places = rows_at(self.generator.head, inputs, kept)
+            owners = places // spec.slots
+            wrong = smooth_l1_loss(degree, targets.missing_degree, reduction="sum")
+            scale, _ = distance_scales(spec, rows.shape[1], 1)
+            own = _to_hidden(rows, targets.has_hidden[owners], training.silo.graph.features)
+            total = (spec.degree_weight * wrong + spec.own_weight * scale * own) / len(inputs)
+            batch = mended_batch(ego, training.table, self._degrees(ego), owners, rows)
+            scores = self.classifier(batch, batch.ego, None, dropout)
+            return total + spec.class_weight * _mean_cross_entropy(
+                scores[is_learnt], self._labels[nodes[is_learnt]]
+            )
+
+        both = nn.ModuleList([self.generator, self.classifier])
+        return training.minimise(loss, both, seeds, epochs)
+
+    @cached_property
+    def _is_learnt(self) -> Tensor:
+        """``(m,)`` the training nodes of the impaired graph; without Lᶜ none counts."""
+        graph = self.training.impaired.graph
+        chosen = graph.mask(Part.TRAIN) & (self.generator.spec.class_weight > 0)
+        return torch.from_numpy(chosen).to(self.training.silo.device)
+
+    @cached_property
+    def _labels(self) -> Tensor:
+        return torch.tensor(self.training.impaired.graph.labels, device=self.training.silo.device)
+
+    def _degrees(self, ego: EgoGraphs) -> npt.NDArray[np.int64]:
+        return self.training.impaired.graph.degrees[ego.targets]
+
+
+def _mean_cross_entropy(scores: Tensor, labels: Tensor) -> Tensor:
+    """0 where there is no label; the mean of nothing would be no number."""
+    return cross_entropy(scores, labels, reduction="sum") / max(1, len(labels))
+
+
+def _to_hidden(rows: Tensor, of_rows: Tensor, features: Features) -> Tensor:
+    """Σ ‖row − the nearest of its node's hidden neighbours‖², over the rows that have any.
+
+    Args:
+        rows: ``(k, d)``.
+        of_rows: ``(k, n)`` which of the silo's nodes are hidden neighbours.
+        features: of the n nodes.
+    """
+    is_own = of_rows.cpu().numpy()  # each node is a cluster of its own
+    some = is_own.any(axis=1)
+    hidden = np.flatnonzero(is_own.any(axis=0))
+    chosen = rows if some.all() else rows[torch.from_numpy(some).to(rows.device)]
+    nearest = _nearest(chosen, features[hidden], is_own[some][:, hidden])
+    return (chosen - nearest).square().sum()
 
 
 def shared(training: GeneratorTraining, generator: DeepGenerator, seeds: Seeds) -> Arrays:
@@ -66,7 +125,7 @@ def shared(training: GeneratorTraining, generator: DeepGenerator, seeds: Seeds) 
     ego = training.sample(training.silo.spec.generator.batch_size, seeds)
     with torch.no_grad():
         inputs, degree = generator.encode(training.table, ego, seeds.stream("noise"))
-    taken = torch.arange(generator.spec.slots) < torch.round(degree.cpu()).unsqueeze(1)
+    taken = select(degree, generator.spec, seeds.stream("kept")).bool().cpu()
     head = {name: array.detach().cpu().numpy() for name, array in generator.head.items()}
     return {**head, "inputs": inputs.cpu().numpy(), "kept": taken.numpy()}
 
@@ -87,7 +146,8 @@ def pull(sent: Arrays, features: Features) -> Arrays:
 
 def descend(generator: DeepGenerator, gradients: Arrays, spec: GeneratorSpec) -> None:
     """A step along the other silos' gradients."""
-    rate = spec.learning_rate * spec.foreign_weight
+    scale, _ = distance_scales(spec, generator.embedding, 1)
+    rate = spec.learning_rate * spec.foreign_weight * scale
     with torch.no_grad():
         for name, gradient in gradients.items():
             parameter: Tensor = getattr(generator, name)

@@ -1,8 +1,9 @@
 """DP-SGD at a silo: how much noise, on which lists, and how F is trained so that it covers all.
 
 Only with a cap on occurrences (``privacy.occurrences``) does the noise cover an edge; the proof is
-in :mod:`feddep.privacy.occurrences`. Besides F's weights a client sends scores and a loss. These
-are computed without any edges, from weights that were sent anyway and nodes that count as public.
+in :mod:`feddep.privacy.occurrences`. Besides F's weights a client sends scores and a loss. Where
+the noise is to cover all, these are computed without any edges, from weights that were sent anyway
+and nodes that count as public. FedGNN trains in the same way, but is scored on its edges.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ from feddep.models.sage import FusedSage
 from feddep.models.sgd import SageSgd
 from feddep.models.weights import Weights, from_arrays, to_arrays
 from feddep.privacy.accountant import capped_event, dp_sgd_event
-from feddep.privacy.events import CappedGradients, NoisedGradients
+from feddep.privacy.events import NoisedGradients
 from feddep.privacy.occurrences import capped_lists
 from feddep.seeding import Seeds
 
@@ -35,7 +36,7 @@ def embedding_gradients(
     """The event of DP-SGD on a silo's local GNN, as the spec asks for it."""
     examples, batch = len(graph.members(Part.TRAIN)), spec.training.batch_size
     if not spec.privacy.edges_capped:
-        return dp_sgd_event(spec.privacy, examples, batch, spec.embedding.epochs)
+        return dp_sgd_event(spec.privacy, "embeddings", examples, batch, spec.embedding.epochs)
     return capped_event(
         spec.privacy,
         purpose="embeddings",
@@ -51,16 +52,19 @@ def embedding_gradients(
 
 def classifier_gradients(
     spec: LearningSpec, graph: Graph, phase: str = "averaging"
-) -> CappedGradients:
+) -> NoisedGradients:
     """The event of DP-SGD on F in all rounds of averaging, as the spec asks for it."""
-    training = spec.training
+    training, examples = spec.training, len(graph.members(Part.TRAIN))
+    epochs = training.rounds * training.local_epochs
+    if not spec.privacy.edges_capped:
+        return dp_sgd_event(spec.privacy, "classifier", examples, training.batch_size, epochs)
     return capped_event(
         spec.privacy,
         purpose="classifier",
         phase=phase,
-        examples=len(graph.members(Part.TRAIN)),
+        examples=examples,
         batch=training.batch_size,
-        epochs=training.rounds * training.local_epochs,
+        epochs=epochs,
         trainings=training.rounds,
         hops=spec.model.layers,
         edges=graph.edges,
@@ -72,7 +76,7 @@ def inner_lists(silo: Silo) -> Lists | None:
     spec = silo.spec.privacy
     if not spec.edges_capped:
         return None
-    priority = silo.seeds.stream("occurrences").random(len(silo.graph.indices))
+    priority = silo.mechanism(silo.seeds, "occurrences").random(len(silo.graph.indices))
     return capped_lists(silo.graph, spec.occurrences, priority)
 
 
@@ -121,7 +125,7 @@ def train_privately(
         rate=training.learning_rate,
         noise=event.noise,
         clip=event.clip,
-        rng=seeds.stream("dp-sgd", _question(silo, weights)),
+        rng=silo.mechanism(seeds, "dp-sgd", _question(silo, weights)),
         inner=inner_lists(silo),
         decay=training.weight_decay,
     )

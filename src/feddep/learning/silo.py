@@ -9,12 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from feddep.graph.fingerprint import fingerprint
 from feddep.graph.graph import Graph
+from feddep.learning.aggregates import aggregated
 from feddep.learning.spec import LearningSpec
 from feddep.models.kernels import FeatureTable
 from feddep.models.sage import FusedSage
 from feddep.models.weights import Weights
-from feddep.privacy.perturb import perturbed
+from feddep.privacy.aggregation import Draw
+from feddep.privacy.noise import NoiseStream
+from feddep.privacy.perturb import noise_key, perturbed
+from feddep.privacy.secret_stream import SecretStream
 from feddep.seeding import Seeds
 
 
@@ -34,15 +39,25 @@ class Secret:
     root: int
     run: str
 
-    def for_graph(self, graph: Graph, spec: LearningSpec) -> np.random.Generator:
-        """The draws of the mechanism that perturbs the graph."""
-        edges = hashlib.sha256(graph.indptr.tobytes() + graph.indices.tobytes()).hexdigest()
-        how = repr((spec.privacy, spec.training.fanout))
-        return Seeds(self.root).stream("privacy", how, edges)
+    def for_graph(self, graph: Graph, spec: LearningSpec) -> SecretStream:
+        """The draws of the mechanism that perturbs the graph.
 
-    def for_run(self, spec: LearningSpec) -> int:
-        """The root of all other streams; the same name with another spec is another run."""
-        return Seeds(self.root).integer("run", self.run, repr(spec))
+        They are the same in every run that perturbs this graph at these rates, whatever its name,
+        method, seed, number of the client or other settings: all of these are the server's choice.
+        """
+        how = noise_key(spec.privacy, spec.training.fanout)
+        return SecretStream(Seeds(self.root).key("privacy", *how, _edges(graph)))
+
+    def for_sums(self, graph: Graph) -> Draw:
+        """The noise on sums over the graph's edges; what is summed gives it a name of its own."""
+        seeds = Seeds(self.root).child("privacy", "sums", _edges(graph))
+        return lambda *names: SecretStream(seeds.key(*names))
+
+    def for_run(self, graph: Graph, spec: LearningSpec) -> int:
+        """The root of all other streams; the same name with another spec or data is another run."""
+        labels = hashlib.sha256(graph.labels.tobytes() + graph.split.tobytes()).hexdigest()
+        key = Seeds(self.root).key("run", self.run, repr(spec), fingerprint(graph), labels)
+        return int.from_bytes(key, "big")
 
 
 def open_silo(
@@ -62,10 +77,17 @@ def open_silo(
         secret: the source of its random draws. None takes the run's seed, which everybody knows:
             a simulation can be repeated, and its noise removed again.
     """
-    silo = Silo(client, graph, spec, device, secret.for_run(spec) if secret else None)
+    silo = Silo(client, graph, spec, device, secret.for_run(graph, spec) if secret else None)
+    if spec.privacy.sums:
+        draw = secret.for_sums(graph) if secret else silo.seeds.child("privacy").stream
+        return replace(silo, graph=aggregated(graph, spec, draw))
     rng = secret.for_graph(graph, spec) if secret else silo.seeds.stream("privacy")
     protected = perturbed(graph, spec.privacy, spec.training.fanout, rng)
     return replace(silo, graph=protected)
+
+
+def _edges(graph: Graph) -> str:
+    return hashlib.sha256(graph.indptr.tobytes() + graph.indices.tobytes()).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +129,16 @@ class Silo:
         root = self.spec.seed if self.secret is None else self.secret
         return Seeds(root).child("client", self.client)
 
-    def noise(self, seeds: Seeds, name: str, *content: Weights) -> np.random.Generator:
+    def mechanism(self, seeds: Seeds, *names: str | int) -> NoiseStream:
+        """The stream ``names`` for draws on which a promise rests: cryptographic with a secret.
+
+        All that it hides must be in the names, or follow from the run, spec and data.
+        """
+        if self.secret is None:
+            return seeds.stream(*names)
+        return SecretStream(seeds.key(*names))
+
+    def noise(self, seeds: Seeds, name: str, *content: Weights) -> NoiseStream:
         """The stream ``name`` of noise that hides some content.
 
         Noise that two answers share can be subtracted. So if the silo has a secret, the stream
@@ -118,8 +149,8 @@ class Silo:
         digest = hashlib.sha256()
         for weights in content:
             for array in weights.values():
-                digest.update(np.ascontiguousarray(array).tobytes())
-        return seeds.stream(name, digest.hexdigest())
+                digest.update(repr(array.shape).encode() + np.ascontiguousarray(array).tobytes())
+        return self.mechanism(seeds, name, digest.hexdigest())
 
     def classifier(self, weights: Weights | None = None) -> FusedSage:
         """:meth:`LearningSpec.classifier` on the silo's device."""

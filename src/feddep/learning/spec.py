@@ -71,6 +71,14 @@ class LearningSpec:
     fusion: Fusion = "none"
 
     @property
+    def inputs(self) -> int:
+        """Columns that a classifier reads: the features and, where they are noised, sums.
+
+        A sum has a column for each class.
+        """
+        return self.features + self.privacy.sums * self.classes
+
+    @property
     def embedding_width(self) -> int:
         """d_z; embeddings of depth 0 are the features themselves.
 
@@ -100,4 +108,4 @@ class LearningSpec:
     def _classifier(self) -> FusedSage:
         width = 0 if self.fusion == "none" else self.embedding_width
         last_only = self.fusion == "last"
-        return FusedSage(self.model, self.features, self.classes, width, last_only=last_only)
+        return FusedSage(self.model, self.inputs, self.classes, width, last_only=last_only)

@@ -4,8 +4,13 @@ Source: the paper's section 3.1, "Deep Neighbor Generation". With h_v = Enc(G^K(
 
     ñ_v = ReLU(θᵈ · h_v),    z̃_v = Ber_r(tanh(MLP(h_v + N(0, 1); θᶠ)), ñ_v).
 
-The MLP gives P rows of width d_z; the first round(ñ_v) ≤ P of them are taken, and each of those
-is kept with probability r.
+The MLP gives P rows of width d_z, and Ber_r samples ñ_v of them: each row passes a trial with
+probability r, and the first ñ_v rows that pass are kept. ñ_v is a number of neighbours, so a
+prediction between two whole numbers is rounded to either, at random, with its value as the mean.
+
+h_v is normalised over its entries. N(0, 1) is then noise of a known share, :attr:`signal` says
+which; as the encoder starts, the nodes' encodings differ by a tenth of that noise, which would be
+all that the MLP sees.
 """
 
 from collections.abc import Mapping
@@ -22,6 +27,8 @@ from feddep.models.kernels import FeatureTable
 from feddep.models.sage import FusedSage, ModelSpec
 from feddep.models.span import WIDE
 
+_TINY = 1e-6
+
 HEAD = ("hidden", "hidden_bias", "rows", "rows_bias")
 """The parameters of DGen's generating part; everything before it is the encoder."""
 
@@ -33,35 +40,59 @@ class GeneratorSpec:
     Attributes:
         slots: P, the most neighbours that are generated for one node.
         keep: r, rate of the Bernoulli sampler (the paper does not give it).
+        sampler: ``select`` keeps the first ñ of those of the P rows that pass a trial, so ñ rows if
+            enough pass, as the paper's z̃ ∈ ℝ^(ñ × d_z) has; ``thin`` takes the first ñ rows and
+            drops those that fail, on average (1 - r) ñ. Either way a row is kept with probability r
+            at most, which is what the paper's theorem counts on.
+        rounding: how ñ becomes a whole number: ``random`` to either neighbour with ñ as the mean,
+            or ``nearest``, where nodes that miss less than half a neighbour never get one (the
+            paper does not say).
+        signal: root mean square of an encoding's entries, in units of the noise's standard
+            deviation; 0 leaves the encoding as it comes, as the paper writes it.
         pool: which nodes may be hidden as ground truth: all of them, or the validation nodes, as
             the authors' code does.
         impaired_share: h, share of the pool that is hidden (paper: 0.5).
-        epochs: passes over the impaired graph before the averaging rounds.
-        batch_size: nodes in a mini-batch of DGen's training.
-        learning_rate: of SGD on DGen.
+        epochs: passes over the impaired graph before the averaging rounds (paper: 50).
+        batch_size: nodes in a mini-batch of DGen's training (paper: 32).
+        learning_rate: of SGD on DGen (paper: 0.1).
         degree_weight: β^d of the missing-degree loss (paper: 1, as the other two).
         own_weight: β^f of the distance to the silo's own prototypes.
         foreign_weight: β^n of the distance to the other silos' prototypes.
+        class_weight: λᶜ of NeighGen's classification loss, for FedSage alone.
+        distances: ``scaled`` divides squared distances by √d_z and takes the mean over the other
+            silos, ``mean`` divides by d_z; ``summed`` is the paper's formula. Summed, rows told no
+            more of the class than its majority does, and ñ was almost constant (Cora, one seed,
+            rates 0.1 and 0.01).
         refresh: averaging rounds after which the neighbours are generated anew and DGen takes a
             joint step with F; the rounds in between reuse the same neighbours.
         centred: F gets z̄ minus its mean over the silo's nodes, so that z̄ = 0 stands for an average
             neighbour rather than for an input that F has never seen; not in the paper.
-        joint_batches: mini-batches of a joint step; 0 leaves DGen as pretrained.
+        shown: share of the nodes whose z̄ F sees in a round of training, drawn anew for each; the
+            others' is 0. F is asked with z̄ and, at the paper's inference, without; trained with
+            it alone, F relies on it and loses what it knew without (not in the paper).
+        joint_batches: mini-batches of DGen's joint training with F at each refresh; 0 leaves DGen
+            as pretrained. After ten rounds the gradient of Lᶜ is about as long as that of Lⁿ.
     """
 
     slots: Annotated[int, Ge(1)] = 5
     keep: Annotated[float, Gt(0), Le(1)] = 0.5
+    sampler: Literal["select", "thin"] = "select"
+    rounding: Literal["random", "nearest"] = "random"
+    signal: Annotated[float, Ge(0)] = 3.0
     pool: Literal["all", "val"] = "all"
     impaired_share: Annotated[float, Gt(0), Le(1)] = 0.5
-    epochs: Annotated[int, Ge(0)] = 20
-    batch_size: Annotated[int, Ge(1)] = 128
-    learning_rate: Annotated[float, Gt(0)] = 0.01
+    epochs: Annotated[int, Ge(0)] = 50
+    batch_size: Annotated[int, Ge(1)] = 32
+    learning_rate: Annotated[float, Gt(0)] = 0.1
     degree_weight: Annotated[float, Ge(0)] = 1.0
     own_weight: Annotated[float, Ge(0)] = 1.0
     foreign_weight: Annotated[float, Ge(0)] = 1.0
+    class_weight: Annotated[float, Ge(0)] = 1.0
+    distances: Literal["scaled", "mean", "summed"] = "scaled"
     refresh: Annotated[int, Ge(1)] = 10
     centred: bool = True
-    joint_batches: Annotated[int, Ge(0)] = 1
+    shown: Annotated[float, Gt(0), Le(1)] = 0.2
+    joint_batches: Annotated[int, Ge(0)] = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,11 +186,28 @@ class DeepGenerator(nn.Module):
     def encode(
         self, table: FeatureTable, ego: EgoGraphs, rng: np.random.Generator
     ) -> tuple[Tensor, Tensor]:
-        """h + N(0, 1), ``(n, d_h)``, and ñ, ``(n,)``, of the targets."""
-        h = torch.relu(self.encoder(table, ego))
-        degree = torch.relu(h @ self.degree + self.degree_bias).squeeze(1)
+        """h with its noise, ``(n, d_h)``, and ñ, ``(n,)``, of the targets.
+
+        A normalised encoding has entries of mean square 1, and the noise is divided by the signal:
+        N(0, 1) on an encoding that much larger, but for a factor that the next layer would undo.
+        ñ reads it at unit length, or a step of SGD would change ñ by as much as h has entries.
+        """
+        h = self.encoder(table, ego)
         noise = torch.from_numpy(rng.standard_normal(tuple(h.shape), np.float32)).to(h.device)
-        return h + noise, degree
+        if not self.spec.signal:
+            h = torch.relu(h)
+            degree = torch.relu(h @ self.degree + self.degree_bias).squeeze(1)
+            return h + noise, degree
+        h = normalised(h)
+        weights = self.degree / h.shape[1] ** 0.5
+        degree = torch.relu(h @ weights + self.degree_bias).squeeze(1)
+        return h + noise / self.spec.signal, degree
+
+
+def normalised(h: Tensor) -> Tensor:
+    """Each row minus its mean, ReLU, then scaled to mean square 1 over its entries."""
+    positive = torch.relu(h - h.mean(dim=1, keepdim=True))
+    return positive * torch.rsqrt(positive.square().mean(dim=1, keepdim=True) + _TINY)
 
 
 def rows_at(head: Mapping[str, Tensor], inputs: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
@@ -181,8 +229,17 @@ def rows_at(head: Mapping[str, Tensor], inputs: Tensor, wanted: Tensor) -> tuple
 
 
 def select(degree: Tensor, spec: GeneratorSpec, rng: np.random.Generator) -> Tensor:
-    """Which rows are used, ``(n, P)``: the first round(ñ), each kept with probability r."""
+    """Which rows are used, ``(n, P)``, 1 or 0: ñ rows at most, sampled at rate r."""
+
+    def uniform(*shape: int) -> Tensor:
+        return torch.from_numpy(rng.random(shape, np.float32)).to(degree.device)
+
+    wanted = degree.detach().unsqueeze(1)
+    if spec.rounding == "random":
+        wanted = torch.floor(wanted + uniform(len(degree), 1))
+    else:
+        wanted = torch.round(wanted)
+    passed = uniform(len(degree), spec.slots) < spec.keep
     slot = torch.arange(spec.slots, device=degree.device)
-    taken = slot < torch.round(degree.detach()).unsqueeze(1)
-    drawn = torch.from_numpy(rng.random((len(degree), spec.slots), np.float32)).to(degree.device)
-    return (taken & (drawn < spec.keep)).float()
+    before = slot if spec.sampler == "thin" else passed.cumsum(dim=1) - 1
+    return (passed & (before < wanted)).float()

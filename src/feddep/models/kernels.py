@@ -5,7 +5,7 @@ general sparse routines of torch on batches of a few hundred rows; elsewhere as 
 Tests hold the two versions to the same numbers.
 """
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,14 @@ Longs = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 
 _CACHE = 1 << 20  # bytes: about a core's second-level cache
+
+
+class RowProducts(Protocol):
+    """Features of some nodes, known by their products with a weight."""
+
+    def times(self, nodes: Longs, weight: Tensor) -> Tensor:
+        """X[nodes] · W: ``(s,)`` nodes and a ``(d, out)`` weight give ``(s, out)``."""
+        ...
 
 
 class FeatureTable:

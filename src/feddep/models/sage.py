@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from feddep.graph.graph import Graph
 from feddep.graph.sampling import Block, EgoGraphs, full_ego_graphs, whole_graph
 from feddep.models.dropout import DropoutStream
-from feddep.models.kernels import FeatureTable, mean_of_neighbours
+from feddep.models.kernels import FeatureTable, RowProducts, mean_of_neighbours
 from feddep.seeding import Seeds
 
 Form = Literal["closed", "separate"]
@@ -144,7 +144,7 @@ class FusedSage(nn.Module):
 
     def forward(
         self,
-        table: FeatureTable,
+        table: RowProducts,
         ego: EgoGraphs,
         missing_embeddings: Tensor | None = None,
         dropout: DropoutStream | None = None,
@@ -205,7 +205,7 @@ class FusedSage(nn.Module):
 
     def _hidden(
         self,
-        table: FeatureTable,
+        table: RowProducts,
         nodes: npt.NDArray[np.int64],
         blocks: Sequence[Block],
         missing_embeddings: Tensor | None,

@@ -7,24 +7,20 @@ exists as a whole. The numbers are those of autograd on
 :class:`~feddep.models.sage.FusedSage` up to rounding; tests hold them to that.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor, nn
 
 from feddep.graph.graph import Features
 from feddep.graph.sampling import EgoGraphs
 from feddep.models.dropout import DropoutStream, relu_dropout, relu_dropout_gradient
-from feddep.models.example_squares import ExampleSquares
+from feddep.models.example_gradients import add_clipped
 from feddep.models.kernels import sort_by_column
-from feddep.models.sage import Convolution, FusedSage
+from feddep.models.sage import FusedSage
 from feddep.models.sgd_layers import (
     ByColumn,
     Change,
-    Layer,
     Missing,
     convolve,
     convolve_back,
@@ -33,22 +29,15 @@ from feddep.models.sgd_layers import (
     enter_dense_back,
     enter_sparse,
     enter_sparse_back,
-    sources_gradient,
     through_head,
 )
+from feddep.models.sgd_weights import Head, Rows, Weights
 
 Floats = npt.NDArray[np.float32]
 Longs = npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
 
 _ABSENT = np.empty((0, 0), np.float32)
-
-
-class Head(NamedTuple):
-    """A linear layer between tanh of the model's outputs and the classes."""
-
-    weight: nn.Parameter
-    bias: nn.Parameter
 
 
 class SageSgd:
@@ -83,7 +72,7 @@ class SageSgd:
         self._generated = (
             None if missing_embeddings is None else np.asarray(missing_embeddings.any(axis=1))
         )
-        self._features = features if isinstance(features, np.ndarray) else _Rows.of(features)
+        self._features = features if isinstance(features, np.ndarray) else Rows.of(features)
         self._change = Change(np.float32(rate), np.float32(1 - rate * decay))
         self.weights = Weights.of(model, head, with_missing=missing_embeddings is not None)
 
@@ -91,46 +80,19 @@ class SageSgd:
         """One step on the targets of ``ego``; returns the mean of their losses before it."""
         return self._run(ego, self.weights, self._change)
 
-    def add_gradient(self, ego: EgoGraphs, total: "Weights", shares: Floats) -> None:
-        """Adds the gradient of Σ_i share_i · loss_i over the targets to ``total``."""
-        self._run(ego, total, _ADD, shares)
+    def add_clipped(self, ego: EgoGraphs, owner: Longs, total: Weights, clip: float) -> None:
+        """Adds the gradient of each target's loss, shortened to norm ``clip``, to ``total``.
 
-    def gradient_norms(self, ego: EgoGraphs, owner: Longs) -> Array:
-        """``(t,)`` for each target the norm of its loss's gradient over all weights together.
+        See :func:`~feddep.models.example_gradients.add_clipped`. There is no dropout.
 
-        Args:
-            ego: the targets' ego-graphs side by side, without a node in common.
-            owner: ``(s,)`` whose ego-graph each of its nodes is in.
+        Raises:
+            ValueError: there are embeddings of missing neighbours, which it does not cover.
         """
-        weights, (z, _, inputs, out) = self.weights, self._forward(ego)
-        squares = ExampleSquares(len(ego.targets), owner)
-        labels = self._labels[ego.targets]
-        every = np.ones(len(labels), np.float32)
-        if weights.head is None:
-            _, gradient = cross_entropy(out, labels, every)
-        else:
-            tanh = np.tanh(out)
-            _, slopes = cross_entropy(tanh @ weights.head[0] + weights.head[1], labels, every)
-            squares.add([tanh], slopes)
-            gradient = (slopes @ weights.head[0].T) * (1 - tanh * tanh)
-        for layer, block, (x, mean) in reversed(
-            list(zip(weights.layers, ego.blocks, inputs, strict=True))
-        ):
-            own = [x[: len(gradient)]] if len(layer.own) else []
-            squares.add([mean, *own, *_spread(z, layer, len(gradient))], gradient)
-            gradient = sources_gradient(layer, block.indptr, block.indices, x, gradient)
-            relu_dropout_gradient(x, self._dropout.scale, gradient)
-        others = _spread(z, weights.input, len(gradient))
-        if isinstance(self._features, _Rows):
-            squares.add_sparse(self._features, ego.nodes, len(weights.input.neighbours), gradient)
-            squares.add(others, gradient)
-        else:
-            squares.add([self._features[ego.nodes], *others], gradient)
-        return squares.norms()
+        if self._missing_embeddings is not None:
+            raise ValueError("clipped gradients do not cover embeddings of missing neighbours")
+        add_clipped(self.weights, self._features, self._labels, ego, owner, total, clip)
 
-    def _run(
-        self, ego: EgoGraphs, into: "Weights", change: Change, shares: Floats | None = None
-    ) -> float:
+    def _run(self, ego: EgoGraphs, into: Weights, change: Change) -> float:
         """Forward and backward pass; each layer's gradient goes ``into`` as ``change`` says.
 
         Returns:
@@ -139,12 +101,10 @@ class SageSgd:
         weights, (z, rows, inputs, out) = self.weights, self._forward(ego)
         labels = self._labels[ego.targets]
         if weights.head is None or into.head is None:
-            loss, gradient = cross_entropy(out, labels, shares)
+            loss, gradient = cross_entropy(out, labels)
         else:
             # numpy's tanh is vectorised, the compiled loop's is not.
-            loss, gradient = through_head(
-                weights.head, into.head, np.tanh(out), labels, shares, change
-            )
+            loss, gradient = through_head(weights.head, into.head, np.tanh(out), labels, change)
         for layer, changed, block, (x, mean) in reversed(
             list(zip(weights.layers, into.layers, ego.blocks, inputs, strict=True))
         ):
@@ -201,76 +161,3 @@ class _Passed(NamedTuple):
     rows: Floats | ByColumn
     inputs: list[tuple[Floats, Floats]]
     out: Floats
-
-
-_ADD = Change(np.float32(-1), np.float32(1))
-
-
-class _Rows(NamedTuple):
-    """Sparse features, row after row."""
-
-    indptr: Array
-    columns: Array
-    values: Floats
-
-    @classmethod
-    def of(cls, features: Any) -> "_Rows":
-        return cls(features.indptr, features.indices, features.data)
-
-
-@dataclass(frozen=True, eq=False)
-class Weights:
-    """All weights of a model, or arrays of the same shapes."""
-
-    input: Layer
-    layers: Sequence[Layer]
-    head: tuple[Floats, Floats] | None
-
-    @classmethod
-    def of(cls, model: FusedSage, head: Head | None, *, with_missing: bool) -> "Weights":
-        """The model's own memory; without ``with_missing`` its embeddings' part is left out."""
-        return cls(
-            _layer(model, with_missing),
-            [_layer(cast(Convolution, c), with_missing) for c in model.convolutions],
-            None if head is None else (_array(head.weight), _array(head.bias)),
-        )
-
-    def arrays(self) -> list[Floats]:
-        """Every array, in a fixed order."""
-        layers = (self.input, *self.layers)
-        return [*(array for layer in layers for array in layer), *(self.head or ())]
-
-    def zeros(self) -> "Weights":
-        """Zeros of the same shapes."""
-        like = np.zeros_like
-        return Weights(
-            Layer(*map(like, self.input)),
-            [Layer(*map(like, layer)) for layer in self.layers],
-            None if self.head is None else (like(self.head[0]), like(self.head[1])),
-        )
-
-
-def _array(weight: Tensor | None) -> Floats:
-    """A weight's own memory."""
-    if weight is None:
-        return _ABSENT
-    found: Floats = weight.detach().numpy()
-    return found
-
-
-def _layer(layer: FusedSage | Convolution, with_missing: bool) -> Layer:
-    """A layer's weights, the model's own memory."""
-    embedding = _array(layer.embedding if with_missing else None)
-    if isinstance(layer, FusedSage):
-        return Layer(_array(layer.features), _ABSENT, _array(layer.bias), embedding)
-    return Layer(_array(layer.neighbours), _array(layer.own), _array(layer.bias), embedding)
-
-
-def _spread(z: Missing, layer: Layer, count: int) -> list[Floats]:
-    """z̄ of the first ``count`` nodes, most of it zero; empty if the layer takes none."""
-    if not len(layer.embedding):
-        return []
-    known = np.searchsorted(z.positions, count)
-    found = np.zeros((count, len(layer.embedding)), np.float32)
-    found[z.positions[:known]] = z.rows[:known]
-    return [found]

@@ -195,8 +195,8 @@ def enter_sparse_back(
 
 
 @njit(cache=True, nogil=True, boundscheck=False)
-def cross_entropy(scores: Floats, labels: Longs, shares: Floats | None) -> tuple[float, Floats]:
-    """The mean of -log softmax(scores)[label], and its gradient, or that of a weighted sum."""
+def cross_entropy(scores: Floats, labels: Longs) -> tuple[float, Floats]:
+    """The mean of -log softmax(scores)[label], and its gradient."""
     gradient = np.empty_like(scores)
     loss = 0.0
     for i in range(len(scores)):
@@ -210,9 +210,6 @@ def cross_entropy(scores: Floats, labels: Longs, shares: Floats | None) -> tuple
         for j in range(len(row)):
             slope[j] /= total * len(scores)
         slope[labels[i]] -= np.float32(1) / len(scores)
-        if shares is not None:
-            for j in range(len(row)):
-                slope[j] *= shares[i] * len(scores)
     return loss / len(scores), gradient
 
 
@@ -222,11 +219,10 @@ def through_head(
     changed: tuple[Floats, Floats],
     z: Floats,
     labels: Longs,
-    shares: Floats | None,
     change: Change,
 ) -> tuple[float, Floats]:
     """The loss of z · W + b with z the tanh of outputs, and the gradient of those outputs."""
-    loss, gradient = cross_entropy(np.dot(z, head[0]) + head[1], labels, shares)
+    loss, gradient = cross_entropy(np.dot(z, head[0]) + head[1], labels)
     back = np.dot(gradient, head[0].T) * (np.float32(1) - z * z)
     _descend(changed[0], np.dot(z.T, gradient), change)
     _descend_bias(changed[1], gradient, change)

@@ -28,7 +28,7 @@ from feddep.learning.spec import LearningSpec
 from feddep.learning.trainer import Trainer, sampled_lists, train
 from feddep.learning.updates import noised_update
 from feddep.models.weights import to_arrays
-from feddep.privacy.events import Event, NoisedGradients
+from feddep.privacy.events import Event, FullNeighbours, NoisedGradients
 
 SCORES = dict.fromkeys(sorted(SCORE_NAMES), Number.COUNT)
 TRAINED = {**SCORES, "loss": Number.REAL, "training_nodes": Number.COUNT}
@@ -73,6 +73,8 @@ class Averaging(Phase[Silo, LearningSpec]):
         events: list[Event]
         if type(self) is Averaging and self.is_private(spec):  # a subclass may send more
             events = [classifier_gradients(spec, graph, self.name)]
+        elif self.trainer is train_privately:  # scores and a mender read the lists without noise
+            events = [FullNeighbours("classifier"), classifier_gradients(spec, graph, self.name)]
         else:
             events = [sampled_lists(spec, graph)]
         if training.update_clip and training.update_noise:
@@ -122,7 +124,8 @@ class Averaging(Phase[Silo, LearningSpec]):
             metrics = asdict(score(classifier, graph, table, mended.missing_embeddings))
             if request.step == "score":
                 return Reply(request.client, metrics=metrics), state
-            metrics["loss"] = trainer(classifier, mended.silo, seeds, mended.missing_embeddings)
+            missing = mended.embeddings_in_training
+            metrics["loss"] = trainer(classifier, mended.silo, seeds, missing)
         metrics["training_nodes"] = len(silo.graph.members(Part.TRAIN))
         weights = to_arrays(model)
         spec = silo.spec.training

@@ -9,11 +9,12 @@ from feddep.federation.messages import Arrays, Reply, Request, State
 from feddep.federation.phase import Ask, Phase, Step, Steps
 from feddep.graph.graph import Graph
 from feddep.learning.code_graph import nearest_elsewhere
+from feddep.learning.generation import centred
 from feddep.learning.local_gnn import known_embeddings
-from feddep.learning.mending import centred
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
 from feddep.privacy.events import Event
+from feddep.privacy.noise import with_noise
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,9 @@ class CodeGraph(Phase[Silo, LearningSpec]):
         """Sends noised codes, or receives the means of their neighbours."""
         if request.step == "show":
             embeddings = known_embeddings(silo, state)
-            noise = silo.spec.embedding.code_noise
-            drawn = silo.seeds.stream(self.name).standard_normal(embeddings.shape, np.float32)
-            codes = embeddings + np.float32(noise) * drawn
-            kept = {name: array for name, array in state.items() if name != "embeddings"}
-            return Reply(request.client, {"codes": codes}), kept
+            rng = silo.noise(silo.seeds, self.name, {"embeddings": embeddings})
+            codes = with_noise(rng, embeddings, silo.spec.embedding.code_noise)
+            return Reply(request.client, {"codes": codes}), {**state, "embeddings": embeddings}
         if "neighbours" not in request.arrays:
             return Reply(request.client), state
         missing = np.array(request.arrays["neighbours"])

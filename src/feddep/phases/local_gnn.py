@@ -82,7 +82,7 @@ def shared_shapes(spec: LearningSpec) -> dict[str, tuple[int, ...]]:
     if not spec.embedding.warm_start or not spec.embedding.depth:
         return {}
     with torch.device("meta"):  # shapes without numbers
-        local = LocalGnn(spec.model, spec.embedding, spec.features, spec.classes).trunk
+        local = LocalGnn(spec.model, spec.embedding, spec.inputs, spec.classes).trunk
     shapes = shapes_of(local)
     last = f"convolutions.{spec.model.layers - 1}."
     return {

@@ -1,9 +1,10 @@
 """NeighGen, FedSage+'s generator of missing neighbours' features, trained across clients.
 
 Source: Zhang et al. 2021, "Subgraph federated learning with missing neighbor generation". Every
-client first trains its generator on its own impaired graph. Then, in every epoch, it sends the
-generating part of it and its inputs to all others; each of them generates, finds the nearest of
-its own nodes for every row, and returns the gradient of the squared distances.
+client first trains its generator on its own impaired graph, together with a classifier that reads
+what it generates and never leaves the silo. Then, in every epoch, it sends the generating part of
+it and its inputs to all others; each of them generates, finds the nearest of its own nodes for
+every row, and returns the gradient of the squared distances.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,17 +27,22 @@ from feddep.federation.phase import Ask, Phase, Step, Steps
 from feddep.graph.graph import Graph
 from feddep.learning import neighgen
 from feddep.learning.expansion import features_to
+from feddep.learning.generation import distance_scales
 from feddep.learning.mending import (
     forget_generator_training,
     generator_training,
+    warn_if_dead,
     with_nodes_as_prototypes,
 )
+from feddep.learning.neighgen import NeighGen
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
 from feddep.models.weights import to_arrays
 from feddep.privacy.events import Event
 
 _ROOM = 1 << 30  # bytes of gradients that the server holds at a time
+_CLASSIFIER = "neighgen_classifier"
+_NEEDED_IN_TRAINING = ("prototypes", "cluster", _CLASSIFIER)
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ class NeighGenTraining(Phase[Silo, LearningSpec]):
         return []
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
-        """Passes generators and inputs on to all others, and their summed gradients back."""
+        """Passes generators and inputs on to all others, and their gradients back."""
         shared = {reply.client: reply.arrays for reply in ask.all("share")}
         sums: dict[int, Arrays] = {}
         for some in _at_once(shared, ask.clients):
@@ -93,7 +99,9 @@ class NeighGenTraining(Phase[Silo, LearningSpec]):
             replies = ask.each("compare", others)
             found = [group(reply.arrays, "gradients") for reply in replies]
             for client in some:
-                total = _total([group(own, str(client)) for own in found])
+                parts = [part for own in found if (part := group(own, str(client)))]
+                _, scale = distance_scales(spec.generator, spec.features, max(1, len(parts)))
+                total = _total(parts, np.float32(scale))
                 sums[client] = grouped("gradients", total)
         last = ask.round == self.rounds(spec) - 1
         step = "train and generate" if last else "train"
@@ -111,25 +119,32 @@ class NeighGenTraining(Phase[Silo, LearningSpec]):
         state = with_nodes_as_prototypes(silo, state)  # at their features
         training = generator_training(silo, state)
         generator = training.generator(group(state, "generator") or None)
+        classifier = silo.classifier(group(state, _CLASSIFIER) or None)
+        model = NeighGen(training, generator, classifier)
         seeds = silo.seeds.child(self.name, request.round)
         if not group(state, "generator"):
-            epochs = silo.spec.generator.epochs
-            neighgen.train(training, generator, seeds.child("local"), epochs)
-            state = {**state, **grouped("generator", to_arrays(generator))}
+            model.train(seeds.child("local"), silo.spec.generator.epochs)
+            state = _with_weights(state, model)
         if request.step == "share":
             shared = neighgen.shared(training, generator, seeds)
             return Reply(request.client, grouped("neighgen", shared)), state
 
         gradients = group(request.arrays, "gradients")
         neighgen.descend(generator, gradients, silo.spec.generator)
-        loss = neighgen.train(training, generator, seeds, 1)
-        state = {**state, **grouped("generator", to_arrays(generator))}
+        loss = model.train(seeds, 1)
+        state = _with_weights(state, model)
         if request.step == "train and generate":
             links, features = neighgen.generate(training, generator, seeds.child("generate"))
+            warn_if_dead(silo, group(state, "generator"), generated=bool(len(links)))
             forget_generator_training(silo)  # it holds the features as a dense array
-            kept = {n: a for n, a in state.items() if n not in ("prototypes", "cluster")}
+            kept = {n: a for n, a in state.items() if not n.startswith(_NEEDED_IN_TRAINING)}
             state = {**kept, **grouped("added", {"links": links, **features_to(features)})}
         return Reply(request.client, metrics={"generator_loss": loss}), state
+
+
+def _with_weights(state: State, model: NeighGen) -> State:
+    generator, classifier = to_arrays(model.generator), to_arrays(model.classifier)
+    return {**state, **grouped("generator", generator), **grouped(_CLASSIFIER, classifier)}
 
 
 def _at_once(shared: Mapping[int, Arrays], clients: int) -> Iterator[dict[int, Arrays]]:
@@ -162,10 +177,10 @@ def _clients_of(arrays: Arrays) -> dict[str, dict[str, npt.NDArray[np.float32]]]
     return {client: dict(group(arrays, client)) for client in clients}
 
 
-def _total(parts: Sequence[Arrays]) -> dict[str, npt.NDArray[np.float32]]:
-    """Sums by name, in the clients' order; a client sends none about itself."""
+def _total(parts: Sequence[Arrays], scale: np.float32) -> dict[str, npt.NDArray[np.float32]]:
+    """Sums by name, in the clients' order, times a number; a client sends none about itself."""
     total: dict[str, npt.NDArray[np.float32]] = {}
     for arrays in parts:
         for name, array in arrays.items():
             total[name] = total[name] + array if name in total else np.array(array)
-    return total
+    return {name: scale * array for name, array in total.items()}

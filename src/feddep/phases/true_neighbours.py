@@ -14,7 +14,7 @@ from feddep.federation.messages import Reply, Request, State
 from feddep.federation.phase import Ask, Phase, Step, Steps
 from feddep.graph.graph import Graph
 from feddep.learning.local_gnn import known_embeddings
-from feddep.learning.mending import mean_of
+from feddep.learning.mending import count_of, mean_of
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
 from feddep.privacy.events import Event
@@ -54,5 +54,5 @@ class TrueNeighbours(Phase[Silo, LearningSpec]):
             state = {**state, "embeddings": known_embeddings(silo, state)}
             return Reply(request.client, {"embeddings": state["embeddings"][nodes]}), state
         missing = mean_of(nodes, request.arrays["neighbours"], silo)
-        kept = {name: array for name, array in state.items() if name != "embeddings"}
-        return Reply(request.client), {**kept, "missing_embeddings": missing}
+        counts = count_of(nodes, silo)
+        return Reply(request.client), {**state, "missing_embeddings": missing, "counts": counts}

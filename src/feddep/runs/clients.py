@@ -134,13 +134,15 @@ def _checked(
 
 
 def _check_embeddings(arrays: Arrays, learning: LearningSpec) -> None:
-    """z̄ is ``(n, d_z)``, or ``(n, k)`` with a basis ``(k, d_z)``."""
+    """z̄ is ``(n, d_z)``, or ``(n, k)`` with a basis ``(k, d_z)``; ñ is ``(n,)``."""
     width = learning.embedding_width
     if "basis" in arrays:
         _expect(arrays, "basis", None, width)
         width = len(arrays["basis"])
     if "missing_embeddings" in arrays or "basis" in arrays:
         _expect(arrays, "missing_embeddings", None, width)
+    if "counts" in arrays:
+        _expect(arrays, "counts", None)
 
 
 def _check_added(arrays: Arrays, learning: LearningSpec) -> None:

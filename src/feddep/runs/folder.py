@@ -17,7 +17,7 @@ from feddep.federation.messages import Arrays, pack, unpack
 from feddep.privacy.events import Events, to_plain
 from feddep.runs.clients import ClientPart
 from feddep.runs.files import Record, read_record, write_atomically
-from feddep.runs.old_formats import EVENTS, OLD_FILES
+from feddep.runs.old_formats import EVENTS, OLD_FILES, read_spec
 from feddep.runs.weight_files import write_model
 from feddep.scenario.presets import may_set
 from feddep.scenario.spec import RunSpec, spec_keys
@@ -61,7 +61,7 @@ def as_stored(spec: RunSpec, path: Path, given: Collection[str]) -> RunSpec:
     """
     if not any((path / name).is_file() for name in ("checkpoint.bin", "record.json")):
         return spec
-    stored = RunSpec.read(path / "spec.toml")
+    stored = read_spec(path / "spec.toml")
     left = [key for key in spec_keys() if may_set(key) and key not in given]
     return spec.with_settings({key: stored.value_of(key) for key in left})
 
@@ -174,7 +174,7 @@ class RunFolder:
             return
         if content == ["spec.toml"]:  # a run that was killed before it had anything to keep
             return
-        earlier = RunSpec.read(self.path / "spec.toml")
+        earlier = read_spec(self.path / "spec.toml")
         if earlier != spec:
             raise InputError(
                 f"{self.path} holds a run with another spec ({_difference(earlier, spec)}); "

@@ -7,6 +7,8 @@ Until 0.1:
 - In a client's memory z̄ of its nodes was called ``mended``, both in a checkpoint and in what a silo
   remembers of a run that is under way.
 - A checkpoint kept nothing of the best round but the classifiers.
+- Generators had five settings less. What they are set to today changes what a generator does, so a
+  stored spec that does not name them has those that stand for what was done then.
 """
 
 from collections.abc import Mapping
@@ -15,10 +17,25 @@ from typing import Any
 
 from feddep.federation.messages import Arrays, group, grouped
 from feddep.learning.mending import mending_of
+from feddep.scenario.spec import RunSpec
 
 EVENTS = "privacy_events.json"
 OLD_FILES = ("ledger.json",)
 """Names of files that are no longer written, but must be deleted when a run is replaced."""
+
+GENERATOR_BEFORE: Mapping[str, Any] = {
+    "generator.sampler": "thin",
+    "generator.rounding": "nearest",
+    "generator.signal": 0.0,
+    "generator.distances": "summed",
+    "generator.shown": 1.0,
+}
+"""How generators worked before these could be set."""
+
+
+def read_spec(file: Path) -> RunSpec:
+    """The spec of a stored run; an error names the file."""
+    return RunSpec.read(file, GENERATOR_BEFORE)
 
 
 def events_file(folder: Path) -> Path:

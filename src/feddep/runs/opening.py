@@ -14,11 +14,10 @@ from feddep.privacy.events import Events, from_plain
 from feddep.runs.clients import ClientPart
 from feddep.runs.files import SILO_RECORD, Record, read_record
 from feddep.runs.folder import client_folder
-from feddep.runs.old_formats import events_file
+from feddep.runs.old_formats import events_file, read_spec
 from feddep.runs.result import Result
 from feddep.runs.weight_files import check_weights, read_arrays, shapes_of, split_model
 from feddep.scenario.build import learning_spec_of
-from feddep.scenario.spec import RunSpec
 
 
 def open_run(path: Path) -> Result:
@@ -30,7 +29,7 @@ def open_run(path: Path) -> Result:
     if (path / SILO_RECORD).exists() and not (path / "record.json").exists():
         return _of_silo(path)
     record = read_record(path)
-    spec = RunSpec.read(path / "spec.toml")
+    spec = read_spec(path / "spec.toml")
     method = find_method(spec.method)
     learning = learning_spec_of(spec, *_sizes(path, record), method)
     clients = 1 if method.whole_graph else spec.partition.clients
@@ -51,7 +50,7 @@ def _of_silo(path: Path) -> Result:
         own, client = found["privacy"]["sound"], int(found.get("client", 0))
     except (OSError, LookupError, TypeError, ValueError) as error:
         raise DataError(f"cannot read the silo's record {path / SILO_RECORD}: {error}") from None
-    spec = RunSpec.read(path / "spec.toml")
+    spec = read_spec(path / "spec.toml")
     method = find_method(spec.method)
     learning = learning_spec_of(spec, *_sizes(path, found), method)
     record = {

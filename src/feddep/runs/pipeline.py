@@ -2,10 +2,11 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from feddep.algorithms import find_method
 from feddep.algorithms.method import Method
@@ -18,9 +19,12 @@ from feddep.graph.shard import Shards
 from feddep.learning.classifier import Classifier
 from feddep.learning.spec import LearningSpec
 from feddep.privacy.events import Event, Events
+from feddep.privacy.meaning import GraphSize
 from feddep.runs.accounting import mechanism_events, message_events, privacy_record
 from feddep.runs.clients import ClientPart
+from feddep.runs.files import Record
 from feddep.runs.folder import RunFolder
+from feddep.runs.generation import generation_record
 from feddep.runs.journal import Journal, Watcher
 from feddep.runs.records import make_record, sizes_of
 from feddep.runs.result import Result
@@ -81,49 +85,24 @@ def run(
             stop_requested=stop_requested,
             keep_diverged=keep_diverged,
         )
-        kept = runtime.kept()
-        states = [] if kept else runtime.states()  # a run that an earlier version began
-    events_by_client: list[Events] = [
-        [*own.events, *message_events(journal.meter.sent, client)]
-        for client, own in enumerate(before)
-    ]
-    record = make_record(
-        spec,
-        split=shards.split,
-        data=sizes_of(shards),
-        history=journal.history,
-        best=journal.best,
-        traffic=journal.meter.counts(),
-        privacy=privacy_record(
-            spec.privacy.mechanism,
-            events_by_client,
-            [own.edges for own in before],
-            spec.privacy.delta,
-            spec.privacy.delta_prime,
-        ),
-        seconds={
-            "total": sum(journal.seconds.values()),
-            "phases": journal.seconds,
-            "loading": loading_seconds,
-            "setup": journal.began - started,
-            "measuring": journal.measuring_seconds,
-        },
-    )
-    if journal.diverged:
-        record["diverged"] = journal.diverged
+        # Clients that keep their memories to themselves are asked for nothing.
+        kept, states = runtime.kept(), runtime.states()
+    clients = _parts_of(before, kept, states)
     models = [Classifier(learning, weights) for weights in journal.classifiers]
-    clients = {
-        client: ClientPart.from_memory(
-            own.graph,
-            kept[client] if kept else None,  # or they keep it to themselves
-            states[client] if states else None,
-        )
-        for client, own in enumerate(before)
-    }
-    result = Result(spec, record, journal.history, models, clients, events_by_client)
+    events_by_client = _events_of(before, journal)
+    generation = _measured_generation(journal, method, models, shards, clients, states)
+    seconds = {"loading": loading_seconds, "setup": journal.began - started}
+    privacy = privacy_record(
+        spec.privacy.mechanism,
+        events_by_client,
+        [own.size for own in before],
+        spec.privacy.delta,
+        spec.privacy.delta_prime,
+    )
+    record = _record_of(spec, shards, journal, seconds, privacy, generation)
     if folder is not None:
         folder.finish(record, journal.history, journal.classifiers, clients, events_by_client)
-    return result
+    return Result(spec, record, journal.history, models, clients, events_by_client)
 
 
 @dataclass(frozen=True)
@@ -132,20 +111,90 @@ class _AboutClient:
 
     Attributes:
         events: what the method will do with its edges.
-        edges: how many it has.
+        size: how large its graph is.
         graph: fingerprint of its graph.
     """
 
     events: list[Event]
-    edges: int
+    size: GraphSize
     graph: str
 
 
 def _about_clients(method: Method, learning: LearningSpec, shards: Shards) -> list[_AboutClient]:
     return [
-        _AboutClient(mechanism_events(method, learning, graph), graph.edges, fingerprint(graph))
+        _AboutClient(
+            mechanism_events(method, learning, graph),
+            GraphSize(graph.nodes, graph.edges),
+            fingerprint(graph),
+        )
         for graph in client_graphs(shards, method)  # one subgraph at a time
     ]
+
+
+def _parts_of(
+    before: Sequence[_AboutClient], kept: Sequence[State], states: Sequence[State]
+) -> dict[int, ClientPart]:
+    """What each client has besides the classifier, unless it keeps that to itself."""
+    return {
+        client: ClientPart.from_memory(
+            own.graph,
+            kept[client] if kept else None,
+            states[client] if states else None,
+        )
+        for client, own in enumerate(before)
+    }
+
+
+def _events_of(before: Sequence[_AboutClient], journal: Journal) -> list[Events]:
+    """What each client's mechanisms did, and what left it."""
+    return [
+        [*own.events, *message_events(journal.meter.sent, client)]
+        for client, own in enumerate(before)
+    ]
+
+
+def _measured_generation(
+    journal: Journal,
+    method: Method,
+    models: Sequence[Classifier],
+    shards: Shards,
+    clients: Mapping[int, ClientPart],
+    states: Sequence[State],
+) -> dict[str, Any] | None:
+    """What was generated; the time that this takes is the journal's for measuring."""
+    began = time.perf_counter()
+    shared = models[0] if len(models) == 1 else None
+    found = generation_record(method, shared, shards, clients, states)
+    journal.measuring_seconds += time.perf_counter() - began
+    return found
+
+
+def _record_of(
+    spec: RunSpec,
+    shards: Shards,
+    journal: Journal,
+    seconds: Mapping[str, float],
+    privacy: Mapping[str, Any],
+    generation: Mapping[str, Any] | None,
+) -> Record:
+    """The record of what the journal noted."""
+    record = make_record(
+        spec,
+        split=shards.split,
+        data=sizes_of(shards),
+        history=journal.history,
+        best=journal.best,
+        traffic=journal.meter.counts(),
+        privacy=privacy,
+        generation=generation,
+        seconds={
+            "total": sum(journal.seconds.values()),
+            "phases": journal.seconds,
+            **seconds,
+            "measuring": journal.measuring_seconds,
+        },
+    )
+    return {**record, "diverged": journal.diverged} if journal.diverged else record
 
 
 def run_method(

@@ -1,5 +1,7 @@
 """Predictions of a stored run for one of its clients, whose subgraph is mended as in the run."""
 
+import torch
+
 from feddep.algorithms.method import Method
 from feddep.errors import InputError
 from feddep.graph.fingerprint import fingerprint
@@ -20,14 +22,15 @@ def mended_for(
     Raises:
         InputError: the run did not keep what is needed, or it does not fit the graph.
     """
-    silo = classifier.silo(graph, client)
     hidden = perturbs(classifier.spec.privacy)
     own_graph = part.graph == fingerprint(graph)
     if part.graph is None and hidden:
         raise _not_kept(client, "which graph it had, so whether to perturb this one is unknown")
     if own_graph and hidden and part.draws == "seed":
-        silo = open_silo(client, graph, silo.spec, silo.device)
-    phase = _averaging(method)
+        silo = open_silo(client, graph, classifier.spec, torch.device("cpu"))
+    else:
+        silo = classifier.silo(graph, client)
+    phase = averaging_of(method)
     if phase is None:
         return Mended(silo)
     if phase.mender is not None:
@@ -35,7 +38,7 @@ def mended_for(
     return phase.mended_again(silo, part.memory, own_graph=own_graph)
 
 
-def _averaging(method: Method) -> Averaging | None:
+def averaging_of(method: Method) -> Averaging | None:
     """The phase in which classifiers are scored on mended graphs, if there is one."""
     found = [phase for phase in method.phases if isinstance(phase, Averaging)]
     return found[-1] if found else None

@@ -25,6 +25,7 @@ def make_record(
     seconds: Mapping[str, Any],
     traffic: Mapping[str, Mapping[str, int]],
     privacy: Mapping[str, Any],
+    generation: Mapping[str, Any] | None = None,
 ) -> Record:
     """Puts a record together.
 
@@ -37,6 +38,7 @@ def make_record(
         seconds: times in all and by phase.
         traffic: bytes by phase.
         privacy: what is promised about the clients' edges.
+        generation: what the clients' generators did, see :mod:`feddep.runs.generation`.
     """
     chosen, last = entry_of(history, best), history[-1]
     return {
@@ -62,6 +64,7 @@ def make_record(
             "phases": {name: dict(counts) for name, counts in traffic.items()},
         },
         "privacy": dict(privacy),
+        "generation": None if generation is None else dict(generation),
         "versions": versions() | _own_version(spec.method),
     }
 

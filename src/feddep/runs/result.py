@@ -135,10 +135,12 @@ class Result:
         - On any other graph, the client's generator generates neighbours for it. Methods without
           a generator, which received the neighbours of their own nodes, refuse other graphs.
         - ``local`` uses the client's own classifier. With DP-SGD and a cap on occurrences, clients
-          predict without edges.
+          predict without edges. With aggregation perturbation, sums have noise on the graph that
+          the client had in the run, and none on any other.
 
         Args:
-            graph: with the feature columns of the run; its labels and split do not matter.
+            graph: with the feature columns of the run. Its labels and split do not matter, unless
+                aggregation perturbation trains an encoder on its training nodes.
             client: whose subgraph it is, 0 to M - 1.
 
         Raises:

@@ -11,6 +11,7 @@ from feddep.errors import InputError
 from feddep.federation.client import Client
 from feddep.federation.messages import Arrays, Reply, Request, State, group
 from feddep.graph.graph import Graph, Part
+from feddep.learning.aggregates import aggregated
 from feddep.learning.evaluation import Scores, score
 from feddep.learning.mending import mending_of
 from feddep.learning.silo import Silo, open_silo
@@ -89,6 +90,8 @@ class ClientPool:
         """Scores a classifier on the whole graph: a measurement, not part of the protocol."""
         if self._whole is None:
             graph = self.whole()
+            if self.spec.privacy.sums:
+                graph = aggregated(graph, self.spec, None)
             self._whole = graph, FeatureTable(graph.features, self.device)
         return score(self.spec.classifier(classifier).to(self.device), *self._whole)
 

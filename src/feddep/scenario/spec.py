@@ -102,9 +102,14 @@ class RunSpec:
         return cls().with_settings(_settings(text))
 
     @classmethod
-    def read(cls, path: Path) -> "RunSpec":
-        """Reads a spec file; an error names it."""
-        settings = read_settings(path)
+    def read(cls, path: Path, missing: Mapping[str, Any] | None = None) -> "RunSpec":
+        """Reads a spec file; an error names it.
+
+        Args:
+            path: the file.
+            missing: values of keys that the file does not set, in place of the defaults.
+        """
+        settings = {**(missing or {}), **read_settings(path)}
         try:
             return cls().with_settings(settings)
         except InputError as error:

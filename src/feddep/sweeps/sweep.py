@@ -36,6 +36,7 @@ from typing import Any
 from feddep.algorithms import find_method
 from feddep.errors import InputError, RuntimeFailureError
 from feddep.graph.partition import PartitionSpec
+from feddep.models.generator import GeneratorSpec
 from feddep.runs.files import Record
 from feddep.runs.records import is_of_today
 from feddep.scenario import presets
@@ -229,8 +230,17 @@ def _specs(cell: str, _presets: Path) -> tuple[RunSpec, RunSpec]:
     settings = json.loads(cell)
     named = resolve(RunSpec().with_settings(settings), settings)
     spec = replace(named, preset="paper")  # once resolved, the preset's name makes no difference
-    whole = find_method(spec.method).whole_graph
-    return named, replace(spec, partition=PartitionSpec()) if whole else spec
+    method = find_method(spec.method)
+    if method.whole_graph:
+        spec = replace(spec, partition=PartitionSpec())
+    if not method.trains_generator:
+        spec = replace(spec, generator=_without_training(spec.generator))
+    return named, spec
+
+
+def _without_training(used: GeneratorSpec) -> GeneratorSpec:
+    """What methods without a generator read of its keys: what becomes of neighbours they know."""
+    return GeneratorSpec(keep=used.keep, refresh=used.refresh, centred=used.centred)
 
 
 def _under(cell: Cell, record: Record) -> Record:

@@ -1,14 +1,22 @@
-"""Choosing settings on validation: a random search, resumable, one record a run.
+"""Choosing settings on validation: a search that is fair to every method, one record a run.
 
-Trial 0 is the preset ``paper`` with more rounds. The other trials are drawn from the search space
-of the method; the same command draws the same trials, and more trials go on where fewer ended.
-Every trial is run for the same seeds, and the same kinds of split where several are named, as a
-sweep. The trial with the best mean validation score of the silos wins, the earlier of equals; test
-scores are not looked at.
+The keys that all methods share make a small grid, and every method goes through the same points of
+it in the same order, so that none of them is given a learning rate that another never saw. Trial 0
+is the paper's rate without weight decay; the order of the others depends on the data set alone, and
+covers all learning rates before any of them comes again. Keys of a method's own are at the paper's
+values in trial 0, and drawn for each of the others. More trials than the grid has points go through
+it again, with other values of the method's own keys; a method without any has no more trials.
+
+The same command draws the same trials, and more trials go on where fewer ended. Every trial is run
+for the same seeds, and the same kinds of split where several are named, as a sweep. The trial with
+the best mean validation score of the silos wins, the earlier of equals; test scores are not looked
+at.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, product
 from math import prod
 from pathlib import Path
 from statistics import fmean
@@ -33,9 +41,12 @@ Space = Mapping[str, Sequence[Any]]
 """The values to try for each key."""
 
 FOLDER = Path("runs/tuning")
+ROUNDS = 100
+"""Of every trial; the best round of each is chosen on validation."""
+
+# The paper's values come first: they are trial 0.
 EVERY_METHOD: Space = {
-    "training.learning_rate": [0.1, 0.2, 0.3, 0.5],
-    "training.rounds": [50, 100],
+    "training.learning_rate": [0.1, 0.05, 0.2, 0.3, 0.5, 1.0],
     "training.weight_decay": [0.0, 0.0005],
 }
 WITH_EMBEDDINGS: Space = {
@@ -45,17 +56,30 @@ WITH_EMBEDDINGS: Space = {
     "embedding.warm_start": [False, True],
     "generator.keep": [0.2, 0.5, 1.0],
     "generator.pool": ["all", "val"],
-    "generator.epochs": [10, 20, 40],
-    "generator.learning_rate": [0.01, 0.03],
+    "generator.epochs": [20, 50],
+    "generator.learning_rate": [0.03, 0.1],
+    "generator.shown": [0.2, 0.5],
 }
-_FIRST_TRIAL: Mapping[str, Any] = {"training.rounds": 100}
+# A control gets what FedDEP gets for its local GNNs, which decide where F starts, and no more.
+WITH_WARM_START: Space = {
+    key: WITH_EMBEDDINGS[key] for key in ("embedding.depth", "embedding.width")
+}
 _DECIDED_HERE = ("method", "dataset", "preset", "seed")
+
+
+def own_space(method: Method) -> Space:
+    """What is searched for this method beside what is searched for every method."""
+    own: Space = {}
+    if method.fusion == "all":
+        own = WITH_EMBEDDINGS
+    elif method.settings.get("embedding.warm_start"):
+        own = WITH_WARM_START
+    return _without(own, method.settings)
 
 
 def search_space(method: Method) -> Space:
     """What is searched for a method, but for the keys that it fixes itself."""
-    whole = {**EVERY_METHOD, **(WITH_EMBEDDINGS if method.fusion == "all" else {})}
-    return {key: values for key, values in whole.items() if key not in method.settings}
+    return {**_without(EVERY_METHOD, method.settings), **own_space(method)}
 
 
 @dataclass(frozen=True)
@@ -217,19 +241,44 @@ def _common(method: Method, dataset: str, fixed: Mapping[str, Any]) -> Cell:
 
 
 def _candidates(method: Method, dataset: str, common: Cell) -> Iterator[Cell]:
-    """The first trial, then every point of the search space in an order of chance."""
-    yield {key: value for key, value in _FIRST_TRIAL.items() if key not in common}
-    space = {key: values for key, values in search_space(method).items() if key not in common}
-    sizes = [len(values) for values in space.values()]
-    order = Seeds(0).stream("tuning", method.name, dataset).permutation(prod(sizes))
-    for point in order:
-        places = np.unravel_index(point, sizes)
-        rows = zip(space.items(), places, strict=True)
-        yield {key: values[int(place)] for (key, values), place in rows}
+    """The points that every method sees, in one order, as often as there are values of its own."""
+    given = {**method.settings, **common}
+    rounds = {} if "training.rounds" in given else {"training.rounds": ROUNDS}
+    shared = [rounds | point for point in _shared_points(dataset, _without(EVERY_METHOD, given))]
+    own = _without(own_space(method), given)
+    sizes = [len(values) for values in own.values()]
+    streams = Seeds(0).child("tuning", method.name, dataset)
+    orders = [streams.stream(number).permutation(prod(sizes)) for number in range(len(shared))]
+    yield shared[0]
+    turns = product(range(prod(sizes)), range(len(shared)))
+    first = next(turns)  # what trial 0 stands for; with values that are drawn it comes last
+    for turn, number in chain(turns, [first]):
+        places = np.unravel_index(orders[number][turn], sizes)
+        rows = zip(own.items(), places, strict=True)
+        yield shared[number] | {key: values[int(place)] for (key, values), place in rows}
+
+
+def _shared_points(dataset: str, space: Space) -> list[Cell]:
+    """Every point: the paper's, the others by chance, but no value of the first key too early."""
+    points = [dict(zip(space, values, strict=True)) for values in product(*space.values())]
+    first, rest = points[0], points[1:]
+    order = Seeds(0).stream("tuning", dataset).permutation(len(rest))
+    seen: Counter[Any] = Counter()
+    places = []
+    for point in (first, *(rest[place] for place in order)):
+        value = next(iter(point.values()), None)
+        places.append((seen[value], point))
+        seen[value] += 1
+    return [point for _, point in sorted(places, key=lambda place: place[0])]
+
+
+def _without(space: Space, given: Iterable[str]) -> Space:
+    """What is left to search where some keys have their values already."""
+    return {key: values for key, values in space.items() if key not in set(given)}
 
 
 def _distinct(common: Cell, candidates: Iterable[Cell], count: int) -> list[Trial]:
-    """The first so many that differ; the preset may be a point of the search space too."""
+    """The first so many that differ; the paper's values of own keys may be drawn again."""
     found: dict[RunSpec, Trial] = {}
     for settings in candidates:
         cell = common | settings
