@@ -1,4 +1,4 @@
-"""Tables and figures of README, docs and ``tables/``, written from stored records.
+"""Tables and figures of README, docs, findings and ``tables/``, written from stored records.
 
 A document marks a place with ``<!-- NAME KIND:begin -->`` and ``<!-- NAME KIND:end -->``. NAME is a
 sweep in ``declarations/`` and KIND one of :data:`KINDS`, ``means`` if there is none; or NAME is
@@ -11,19 +11,30 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from feddep.errors import InputError
+from feddep.reports.charts import figure_svg
 from feddep.reports.summary import summary_table
 from feddep.reports.table import Table
 from feddep.runs.files import write_atomically
 from feddep_study.against_paper import beside_paper, reached
 from feddep_study.audits import audits_table
+from feddep_study.batches import full_batch_table
 from feddep_study.claims.verdicts import findings, summary, verdict_tables
-from feddep_study.paper_tables import paper_grids
+from feddep_study.figures.accuracy import ZOOM
+from feddep_study.generation import (
+    FILE,
+    generated_in_short,
+    generation_figure,
+    generation_text,
+)
+from feddep_study.leads import leads, leads_in_short
+from feddep_study.paper_tables import NOT_RUN, paper_grids
 from feddep_study.readme import FILES, FOLDER, figure_texts, main_table, shown
 from feddep_study.sections import privacy_table, section_of
 from feddep_study.source import Library, Source
 from feddep_study.statistics.paired import pairs
 from feddep_study.statistics.pooled_differences import gains
 from feddep_study.statistics.ranks import ranks
+from feddep_study.statistics.without_edges import beyond_no_edges
 
 _PLACE = re.compile(
     r"(?P<begin><!-- (?P<what>(?P<name>\w+)(?: (?P<kind>\w+))?):begin -->\n)"
@@ -50,10 +61,13 @@ KINDS: dict[str, Callable[[Source], str]] = {
     "reached": lambda source: reached(source.rows, source.paper).markdown(),
     "grids": lambda source: titled(paper_grids(source)),
     "privacy": lambda source: privacy_table(source.rows).markdown(),
+    "edges": lambda source: beyond_no_edges(source.rows).markdown(),
     "tables": lambda source: titled(
         block for block in section_of(source).blocks if isinstance(block, Table)
     ),
     "main": lambda source: main_table(source).markdown(),
+    "generation": generation_text,
+    "batches": lambda source: full_batch_table(source).markdown(),
 }
 
 
@@ -62,10 +76,34 @@ def _claims(sources: Sources) -> str:
     return f"{summary(found)}\n\n{titled(verdict_tables(found))}"
 
 
+def _reached_by_feddep(sources: Sources) -> str:
+    """Where FedDEP reaches the paper's figures, by preset and split."""
+    both = [sources[name] for name in ("quota", "table1") if name in sources]
+    rows = [row for source in both for row in source.rows if row[1]["method"] == "feddep"]
+    if not rows:
+        return f"The runs are {NOT_RUN}.\n"
+    return reached(rows, both[0].paper).markdown()
+
+
+def _generated(sources: Sources) -> str:
+    """The figure of what is generated; a file has no legend to choose in."""
+    drawn = (
+        f"![{figure.title}](../../{FOLDER}/{FILE})\n\n{figure.caption.removesuffix(ZOOM).rstrip()}\n"
+        for figure in generation_figure(sources)
+    )
+    return "".join(drawn) or f"The figure's runs are {NOT_RUN}.\n"
+
+
 OVERVIEWS: dict[str, Callable[[Library], str]] = {
     "claims": _claims,
     "figures": figure_texts,
     "audits": lambda library: audits_table(library.audits),
+    "counted": lambda sources: f"{summary(findings(sources))}\n",
+    "generated": _generated,
+    "generated_short": generated_in_short,
+    "reached_short": _reached_by_feddep,
+    "leads": lambda sources: leads(sources).markdown(),
+    "leads_short": leads_in_short,
 }
 
 
@@ -85,7 +123,9 @@ def filled(text: str, sources: Library) -> str:
 
 def figures(sources: Sources) -> dict[str, str]:
     """The drawings in ``docs/figures/`` by file name, as far as there are runs for them."""
-    return {one.file: one.svg for one in shown(sources)}
+    drawn = {one.file: one.svg for one in shown(sources)}
+    drawn.update((FILE, figure_svg(figure, columns=2)) for figure in generation_figure(sources))
+    return drawn
 
 
 def places(text: str) -> list[tuple[str, str]]:
@@ -107,11 +147,12 @@ def _content(source: Source, kind: str) -> str:
 
 
 def documents(study: Path) -> list[Path]:
-    """Where tables may stand: the checkout's README and docs, and the study's own tables."""
+    """Where tables may stand: the checkout's README and docs, the study's findings and tables."""
     checkout = study.parent
     folders = (checkout / "docs", study / "tables")
     return [
         checkout / "README.md",
+        *(file for file in [study / "findings.md"] if file.exists()),
         *(file for folder in folders for file in sorted(folder.glob("*.md"))),
     ]
 
@@ -123,7 +164,7 @@ def fill_documents(study: Path) -> None:
         write_atomically(path, filled(path.read_text(), library))
     folder, drawn = study.parent / FOLDER, figures(library)
     folder.mkdir(parents=True, exist_ok=True)
-    for name in FILES:
+    for name in (*FILES, FILE):
         if name in drawn:
             write_atomically(folder / name, drawn[name])
         else:

@@ -1,5 +1,6 @@
 """Tables in LaTeX, with booktabs."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 from feddep.reports.table import Table
@@ -8,8 +9,8 @@ HEAD = "% Written by `feddep-study report`. Needs \\usepackage{booktabs,graphicx
 _WIDE = 70  # letters and columns of words that fill a line
 _WORDS_WIDE = 24  # letters of a column of words, above which its texts are broken
 _LONG = 40  # rows that fill a page
-_IN_MATHS = "<>|−±×÷·²†‡εδθΔ"
-_COMMANDS = r"< > | - \pm \times \div \cdot ^2 \dagger \ddagger \varepsilon \delta \theta \Delta"
+_IN_MATHS = "<>|‖−±×÷·²†‡εδθΔ"
+_COMMANDS = r"< > | \| - \pm \times \div \cdot ^2 \dagger \ddagger \varepsilon \delta \theta \Delta"
 _SIGNS = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -17,10 +18,14 @@ _SIGNS = {
     "–": "--",
     "…": r"\ldots{}",
     "ñ": r"\~{n}",
+    "z\u0304": r"$\bar{z}$",
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     **{sign: f"${name}$" for sign, name in zip(_IN_MATHS, _COMMANDS.split(), strict=True)},
     **dict.fromkeys("*`", ""),  # emphasis in Markdown
 }
+
+
+_LETTERS = re.compile(r".\u0304?", flags=re.DOTALL)  # a bar above is a letter of its own
 
 
 def latex_tables(tables: Iterable[Table]) -> str:
@@ -85,7 +90,7 @@ def _widths(table: Table) -> list[int]:
 
 def escape(text: str) -> str:
     """A text with every sign that LaTeX reads otherwise written its way."""
-    return "".join(_SIGNS.get(letter, letter) for letter in text)
+    return "".join(_SIGNS.get(letter, letter) for letter in _LETTERS.findall(text))
 
 
 def _row(texts: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from feddep.reports.formatting import divergence, footnotes, marked
 from feddep.reports.summary import Rows, spread
 from feddep.reports.table import Table
 from feddep.scenario.spec import RunSpec
-from feddep_study.figures.accuracy import FAR, paper_figure
+from feddep_study.figures.accuracy import far_below, paper_figure, told_far_below
 from feddep_study.gain_by_lost_edges import bother_figure, with_all_features
 from feddep_study.paper_tables import NOT_RUN, in_order
 from feddep_study.source import Place, Scores, Source
@@ -20,7 +20,6 @@ PRESET = "paper"
 FOLDER = "docs/figures"
 FILES = ("accuracy.svg", "pays.svg")
 
-_LEFT_OUT = f"{' and '.join(FAR.values())} lie far below and are left out."
 _NOTE = (
     "Ours (the paper's): test accuracy on the whole graph, mean ± standard deviation over seeds, "
     f"{CLIENTS} clients, preset `{PRESET}`."
@@ -115,13 +114,14 @@ def _cell(source: Source, method: str, dataset: str, scores: Mapping[Place, Scor
 def _accuracy(source: Source) -> Iterator[Shown]:
     """Ours beside the paper's: a panel a data set, a line a method."""
     drawn = _shown_part(source)
-    rows = _of_shared_seeds([row for row in drawn.rows if row[1]["method"] not in FAR])
+    far = far_below(drawn.rows)
+    rows = _of_shared_seeds([row for row in drawn.rows if row[1]["method"] not in far])
     for figure in paper_figure(replace(source, rows=rows)) if rows else ():
         caption = (
             f"Test accuracy on the whole graph with {CLIENTS} clients, ours and the paper's, with "
             "one standard deviation to both sides; ours over the seeds that all methods of a data "
-            f"set have. {_LEFT_OUT}"
-        )
+            f"set have. {told_far_below(far, 'left out')}"
+        ).rstrip()
         yield Shown(FILES[0], figure, caption + _lacking(drawn), labelled=True)
 
 

@@ -15,7 +15,9 @@ from feddep.runs.files import write_atomically
 from feddep_study import data_table
 from feddep_study.against_paper import Paper
 from feddep_study.claims.verdicts import Findings, findings, summary, verdict_tables
+from feddep_study.generation import generation_figure, generation_table
 from feddep_study.latex import latex_tables
+from feddep_study.leads import leads
 from feddep_study.paper_tables import NOT_RUN
 from feddep_study.readme import main_table, shown
 from feddep_study.sections import Section, in_order, section_of
@@ -63,6 +65,7 @@ def read_sections(study: Path, *, quick: bool = False) -> list[Section]:
     found = findings(library)
     return [
         *_short_section(library, found),
+        *_generation_section(library),
         _data_section(study, quick=quick),
         _claims_section(found),
         *sections,
@@ -129,6 +132,21 @@ def _short_section(library: Library, found: Findings) -> Iterator[Section]:
     text = f"How the methods compare, and when it pays to mend lost links. {summary(found)}"
     done, declared = len(source.rows), len(source.cells)
     yield Section("short", "In short", text, done, declared, [table, *figures], "runs of Table 1")
+
+
+def _generation_section(library: Library) -> Iterator[Section]:
+    """What is generated, which the claims about components rest on."""
+    figures = list(generation_figure(library))
+    if not figures:
+        return
+    title, source = "What is generated", library["table1"]
+    text = "How many neighbours, what they tell about the class, and whether F listens."
+    table = replace(generation_table(source), title="In the runs of Table 1")
+    lead = replace(leads(library), title="FedDEP's lead over FedAvg")
+    done, declared = len(source.rows), len(source.cells)
+    yield Section(
+        "generation", title, text, done, declared, [*figures, table, lead], "runs of Table 1"
+    )
 
 
 def _claims_section(found: Findings) -> Section:

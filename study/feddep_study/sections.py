@@ -15,6 +15,7 @@ from feddep.reports.summary import Rows, score_of, spread, summary
 from feddep.reports.table import Table
 from feddep.runs.files import Record
 from feddep_study.against_paper import reached
+from feddep_study.batches import full_batch_table
 from feddep_study.cost_formulas import formula_table
 from feddep_study.figures.accuracy import costs_figure, lines_figure, pairs_figure, paper_figure
 from feddep_study.figures.curves import curves_figure
@@ -119,6 +120,10 @@ def _pairs(reference: str) -> Builder:
 
 def _reached(source: Source) -> Iterator[Block]:
     yield reached(source.rows, source.paper)
+
+
+def _full_batch(source: Source) -> Iterator[Block]:
+    yield replace(full_batch_table(source), title="FedAvg by batch size")
 
 
 def _clusters(source: Source) -> Iterator[Block]:
@@ -256,13 +261,28 @@ PLANS: Mapping[str, Plan] = {
     ),
     "baselines": Plan(
         "Every method, tuned",
-        "With 5 clients under both splits; FedGNN with and without its noise.",
+        "With 5 clients under both splits; FedGNN's updates with and without noise.",
         (_means,),
+    ),
+    "controls": Plan(
+        "Is it FedDEP?",
+        "FedAvg with what comes with FedDEP without being FedDEP: a warm start, a learning rate.",
+        (_pairs("fedavg"), _pairs("fedavg-warm")),
+    ),
+    "full_batch": Plan(
+        "FedAvg with one step a round",
+        "As the authors' configuration has it, beside batches of 32 and the paper's numbers.",
+        (_full_batch,),
     ),
     "paired": Plan(
         "Paired with FedAvg",
         "FedDEP and the oracle with few and many lost edges, early and late.",
         (_pairs("fedavg"),),
+    ),
+    "yardsticks": Plan(
+        "What true neighbours are worth",
+        "FedGNN without noise has them as ordinary nodes, the oracle as embeddings z̄.",
+        (_pairs("fedavg"), _means),
     ),
     "forms": Plan(
         "The form of the convolution",

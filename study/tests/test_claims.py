@@ -5,14 +5,8 @@ from dataclasses import replace
 import pytest
 
 from feddep_study.against_paper import Paper
-from feddep_study.claims.rule import (
-    Case,
-    Claim,
-    Evidence,
-    Measure,
-    NotThereError,
-    examine,
-)
+from feddep_study.claims.evidence import Case, Evidence, Measure, NotThereError
+from feddep_study.claims.rule import Claim, Finding, examine
 from feddep_study.source import Source
 from feddep_study.statistics.paired import Difference
 from feddep_study.statistics.pooling import Pooled, pooled
@@ -122,11 +116,14 @@ def test_one_counterexample_is_enough_for_what_is_exact(below, verdict):
 
 
 def test_a_caveat_stands_beside_a_decision_only():
-    weak = replace(CLAIM, caveat="of little worth")
-    assert str(weak.verdict(found(ABOVE, above=6))) == "supported (of little worth)"
-    assert str(weak.verdict(found(BELOW, below=6))) == "contradicted (of little worth)"
-    assert str(weak.verdict(found(AROUND, around=6))) == "open"
-    bare = replace(weak, every=True).verdict(found(ABOVE, above=6, bare=(0.01,)))
+    def verdict(pool, **claim):
+        claim = replace(CLAIM, **claim)
+        return Finding(claim, EVIDENCE, pool, 6, True, None, caveat="of little worth").verdict
+
+    assert str(verdict(found(ABOVE, above=6))) == "supported (of little worth)"
+    assert str(verdict(found(BELOW, below=6))) == "contradicted (of little worth)"
+    assert str(verdict(found(AROUND, around=6))) == "open"
+    bare = verdict(found(ABOVE, above=6, bare=(0.01,)), every=True)
     assert bare.reason == "1 setting by the mean alone; of little worth"
 
 

@@ -3,8 +3,10 @@
 import pytest
 
 from feddep_study.against_paper import Paper
+from feddep_study.figures.accuracy import difference_figure, far_below, told_far_below
 from feddep_study.figures.privacy_plot import further_privacy, privacy_figure
 from feddep_study.source import Source
+from feddep_study.statistics.paired import METRICS, Difference, Paired
 
 NOISE = {3: 4.2, 5: 2.1, 10: 0.4}
 
@@ -32,29 +34,27 @@ def noised(clients):
     """The paper's experiment: the noise of both noised methods is that of M."""
     yield run("feddep", 0.94, clients=clients, told=("nfdp", None))
     yield run("feddep-wo-proto", 0.95, clients=clients, told=("nfdp", None))
-    yield run("fedgnn", 0.92, clients=clients, training__update_noise=NOISE[clients])
-    yield run(
-        "feddep-wo-nfdp",
-        0.93,
-        clients=clients,
-        told=("dp-sgd", None),
-        privacy__noise=NOISE[clients],
-    )
+    yield run("fedgnn-update", 0.92, clients=clients, training__update_noise=NOISE[clients])
+    for method in ("fedgnn", "feddep-wo-nfdp"):
+        noise = {"privacy__noise": NOISE[clients]}
+        yield run(method, 0.93, clients=clients, told=("dp-sgd", None), **noise)
 
 
-def test_each_number_of_clients_is_one_panel_with_all_four_methods():
+def test_each_number_of_clients_is_one_panel_with_all_its_methods():
     found = panels([row for clients in NOISE for row in noised(clients)])
     assert list(found) == [f"M = {clients}, no bound" for clients in NOISE]
     for panel in found.values():
         assert {one.keys[0] for one in panel.series} == {
-            *("feddep", "feddep-wo-proto", "fedgnn", "feddep-wo-nfdp")
+            *("feddep", "feddep-wo-proto", "fedgnn", "fedgnn-update", "feddep-wo-nfdp")
         }
 
 
 def test_labels_tell_the_noise():
     (panel,) = panels(list(noised(3))).values()
     tips = {one.keys[0]: one.points[0].tip for one in panel.series}
-    assert tips["fedgnn"] == "fedgnn†, none, update noise 4.2, no bound: 0.9200 (1 seed)"
+    update = "fedgnn-update†, none, update noise 4.2, no bound: 0.9200 (1 seed)"
+    assert tips["fedgnn-update"] == update
+    assert tips["fedgnn"] == "fedgnn†, dp-sgd, noise 4.2, no bound: 0.9300 (1 seed)"
     assert tips["feddep-wo-nfdp"].startswith("feddep-wo-nfdp, dp-sgd, noise 4.2, no bound: ")
     assert tips["feddep"] == "feddep, nfdp, no bound: 0.9400 (1 seed)"
 
@@ -92,3 +92,29 @@ def test_seeds_whose_noise_was_sought_for_one_epsilon_are_one_point():
 def test_further_settings_of_a_mechanism_are_told_in_words():
     told = {"privacy.mechanism": "dp-sgd", "privacy.epsilon": 8.0, "privacy.keep_edge": 0.5}
     assert further_privacy({"method": "fedavg", **told}) == "keep edge 0.5"
+
+
+# Methods far below
+
+
+def test_what_lies_far_below_is_told_by_the_scores():
+    names = ("fedavg", "fedsage", "feddep")
+    high = [run(method, 0.9, seed=seed) for method in names for seed in (0, 1)]
+    assert far_below(high) == []
+    low = [run("local", 0.79), run("fedgnn-update", 0.2), run("fedgnn", 0.82)]
+    assert far_below(high + low) == ["local", "fedgnn-update"]
+    assert told_far_below(["local", "fedgnn-update"], "left out") == (
+        "local and fedgnn-update† lie far below and are left out."
+    )
+    assert told_far_below(["local"], "left out") == "local lies far below and is left out."
+
+
+def test_a_difference_is_far_below_only_by_both_metrics():
+    def pair(method, *means):
+        differences = {m: Difference(mean, 0.01) for m, mean in zip(METRICS, means, strict=True)}
+        return Paired(("cora",), method, differences, 5)
+
+    pairs = [pair("oracle", -0.45, 0.14), pair("local", -0.4, -0.2), pair("feddep", 0.0, 0.0)]
+    figure = difference_figure("pairs", "t", {"cora": pairs}, "fedavg")
+    assert {key.name for key in figure.legend if key.off} == {"local"}
+    assert figure.caption.endswith("local lies far below and is switched off at first.")

@@ -107,9 +107,9 @@ def test_places_of_several_kinds_are_found_and_filled_each_by_itself(study):
 
 
 def test_an_unknown_kind_is_refused_with_the_known_ones(study):
-    with pytest.raises(InputError, match=r"tiny: expected means, .*main \(got medians\)"):
+    with pytest.raises(InputError, match=r"tiny: expected means, .*batches \(got medians\)"):
         filled(of_kind("medians"), Library(study))
-    with pytest.raises(InputError, match=r"all: expected claims, figures, audits \(got means\)"):
+    with pytest.raises(InputError, match=r"all: expected claims, .*leads_short \(got means\)"):
         filled(of_all("means"), Library(study))
 
 
@@ -139,11 +139,12 @@ def test_an_unknown_sweep_is_refused(study):
         filled(TEXT.replace("tiny", "nowhere"), Library(study))
 
 
-def test_readme_docs_and_tables_are_filled(study):
-    for file in ("../docs/more.md", "tables/theme.md"):
+def test_readme_findings_docs_and_tables_are_filled(study):
+    for file in ("../docs/more.md", "tables/theme.md", "findings.md"):
         (study / file).write_text(TEXT)
     fill_documents(study)
-    assert [path.name for path in documents(study)] == ["README.md", "more.md", "theme.md"]
+    names = [path.name for path in documents(study)]
+    assert names == ["README.md", "findings.md", "more.md", "theme.md"]
     assert all("0.5000" in path.read_text() for path in documents(study))
 
 

@@ -68,10 +68,10 @@ def test_latex_reads_all_tables_at_once(out, tmp_path):
 
 
 def test_signs_are_written_as_latex_reads_them():
-    table = Table(("a_b", "n"), [("50% & *x*", "−1 ± 2†")], ["ε ñ"], "#1")
+    table = Table(("a_b", "n"), [("50% & *x*", "−1 ± 2†")], ["ε ñ z̄ ‖x‖"], "#1")
     found = latex_table(table)
     assert r"50\% \& x & $-$1 $\pm$ 2$\dagger$ \\" in found
     assert r"\caption{\#1}" in found
     assert r"\begin{tabular}{lr}" in found
     assert r"a\_b & n \\" in found
-    assert r"$\varepsilon$ \~{n}" in found
+    assert r"$\varepsilon$ \~{n} $\bar{z}$ $\|$x$\|$" in found

@@ -9,7 +9,7 @@ from feddep.phases.neighgen import NeighGenTraining
 from feddep.reports.costs import phase_bytes
 from feddep.reports.summary import score_of
 from feddep.runs.files import Record
-from feddep_study.claims.rule import Case, Measure
+from feddep_study.claims.evidence import Case, Measure
 
 KEYS = {"C": "embedding.clusters", "L": "embedding.depth", "M": "partition.clients"}
 CONVERGED = 0.95

@@ -20,135 +20,43 @@ every single setting lies in the range.
 One seed has no interval, nor have equal differences; data sets with nothing else stand outside the
 pooled interval, and a finding tells how many settings are in it. They cannot decide, but they can
 object: the mean over all data sets must be on the side of the verdict. Seconds decide nothing if
-they were measured beside other runs. While runs are missing a verdict is given *so far*; without
-any it is *not run yet*.
+they were measured beside other runs. Beside a decision about a lead over a method stands whether
+that method is far below what the paper prints for it, by 10 points or more in the mean. While runs
+are missing a verdict is given *so far*; without any it is *not run yet*.
+
+A claim about a component of FedDEP is decided only where something passes through the component:
+where the probe of z̄ has 75% of own embeddings' accuracy and comes half of the way to it from the
+majority class, and ‖W_z‖ ÷ ‖W_x‖ is 0.1 or z̄ changes 2% of the predictions
+(:mod:`feddep_study.claims.channels` says why). Settings where a method of the claim does not reach
+that are left out; if none is left, the claim is **not testable**, whatever the differences are.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import statistics
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Any
 
 from feddep.reports.formatting import points
 from feddep.reports.summary import Rows, score_of
-from feddep.runs.files import Record
 from feddep.scenario.spec import RunSpec
+from feddep_study.against_paper import Paper
+from feddep_study.claims.channels import Channel, closed_settings
+from feddep_study.claims.evidence import Cases, Evidence, Measure, NotThereError
 from feddep_study.paper_tables import NOT_RUN
 from feddep_study.source import Source
 from feddep_study.statistics.paired import Difference
 from feddep_study.statistics.pooling import Pooled, Setting, pooled
 
 SUPPORTED, CONTRADICTED, OPEN = "supported", "contradicted", "open"
+NOT_TESTABLE = "not testable"
 FOR, AGAINST, UNDECIDED = "for", "against", "undecided"
 SO_FAR = " so far"
 COUNTEREXAMPLES = 2
 """So many settings against a claim about every setting, or about a band, contradict it."""
 
 BESIDE_OTHERS = "measured beside other runs"
-
-
-Row = tuple[Mapping[str, Any], Record]
-"""Settings and record of a run."""
-
-
-class NotThereError(LookupError):
-    """A run that a measure needs is not there."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """The runs of one setting with one seed, or what the paper prints for the setting."""
-
-    rows: Rows
-
-    def record(self, method: str, settings: Mapping[str, Any] | None = None) -> Record:
-        """The run of a method with these settings.
-
-        Raises:
-            NotThereError: there is none yet.
-        """
-        wanted = {"method": method, **(settings or {})}
-        for own, record in self.rows:
-            if all(own.get(key) == value for key, value in wanted.items()):
-                return record
-        raise NotThereError(method)
-
-    def accuracy(self, method: str, settings: Mapping[str, Any] | None = None) -> float:
-        """Its test score on the whole graph, the paper's metric."""
-        return score_of(self.record(method, settings))
-
-
-@dataclass(frozen=True)
-class Measure:
-    """What is looked at.
-
-    Attributes:
-        text: in symbols.
-        of: its value in one case, as a share of 1.
-        unit: of the value times 100.
-        printed: the paper's tables have numbers for it.
-        exact: equal values are no chance; so it is with bytes.
-        clocked: the methods whose seconds it takes, which must have run alone.
-    """
-
-    text: str
-    of: Callable[[Case], float]
-    unit: str = "points"
-    printed: bool = True
-    exact: bool = False
-    clocked: tuple[str, ...] = ()
-
-    def is_alone(self, case: Case) -> bool:
-        """Whether nothing else ran while its seconds were measured."""
-        return all(case.record(method).get("at_once") == 1 for method in self.clocked)
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """Where a claim is looked at.
-
-    Attributes:
-        sweep: the runs' sweep.
-        where: what the settings must be.
-        apart: settings that make cases of their own, besides the data set.
-        beside: runs of other sweeps that are looked at in the same cases.
-    """
-
-    sweep: str
-    where: Mapping[str, Any] = field(default_factory=dict)
-    apart: tuple[str, ...] = ("partition.clients",)
-    beside: tuple["Evidence", ...] = ()
-
-    def __str__(self) -> str:
-        values = (f"M = {v}" if k == "partition.clients" else str(v) for k, v in self.where.items())
-        own = ", ".join([self.sweep, *values])
-        return " with ".join([own, *map(str, self.beside)])
-
-    def cases(self, rows: Rows, *beside: Rows) -> dict[Setting, dict[int, Case]]:
-        """The runs by setting and seed.
-
-        Args:
-            rows: of the sweep.
-            beside: of the other sweeps; they make no cases of their own.
-        """
-        found: dict[Setting, dict[int, list[Row]]] = {}
-        for setting, seed, run in self._placed(rows):
-            found.setdefault(setting, {}).setdefault(seed, []).append(run)
-        for other, theirs in zip(self.beside, beside, strict=False):
-            for setting, seed, run in other._placed(theirs):
-                if seed in found.get(setting, {}):
-                    found[setting][seed].append(run)
-        return {
-            setting: {seed: Case(runs) for seed, runs in own.items()}
-            for setting, own in found.items()
-        }
-
-    def _placed(self, rows: Rows) -> Iterator[tuple[Setting, int, Row]]:
-        """The runs that are looked at, each with its setting and seed."""
-        names = ("dataset", *self.apart)
-        for settings, record in rows:
-            if all(settings.get(key) == value for key, value in self.where.items()):
-                setting = tuple(str(settings.get(name, "–")) for name in names)
-                yield setting, settings.get("seed", 0), (settings, record)
+FAR_BELOW = 0.10
+"""A rival that is so far below what the paper prints for it is another one: a lead says little."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +64,7 @@ class Verdict:
     """What runs say about a claim.
 
     Attributes:
-        word: supported, contradicted, open or not run yet; perhaps *so far*.
+        word: supported, contradicted, open, not testable or not run yet; perhaps *so far*.
         reason: why, where the numbers do not tell.
     """
 
@@ -179,7 +87,9 @@ class Claim:
         above: the range that is claimed, as shares of 1, begins here; None where it has no end.
         below: and ends here.
         every: it is claimed of every setting.
-        caveat: what belongs beside a decision about it.
+        rival: the method that must do as well as in the paper for a decision to say much.
+        through: the channels that must be open where it is tested; a claim that is not about a
+            component has none.
     """
 
     section: str
@@ -189,7 +99,8 @@ class Claim:
     above: float | None = 0.0
     below: float | None = None
     every: bool = False
-    caveat: str = ""
+    rival: str = ""
+    through: tuple[Channel, ...] = ()
 
     @property
     def claimed(self) -> str:
@@ -218,12 +129,7 @@ class Claim:
         return UNDECIDED
 
     def verdict(self, found: Pooled) -> Verdict:
-        """What the runs say, by the rule at the top, and what is to be known about it."""
-        own = self._decided(found)
-        reasons = [own.reason, self.caveat if own.word != OPEN else ""]
-        return replace(own, reason="; ".join(filter(None, reasons)))
-
-    def _decided(self, found: Pooled) -> Verdict:
+        """What the runs say, by the rule at the top."""
         sides = [self.side(difference) for difference in found.settings.values()]
         agreeing, opposing = sides.count(FOR), sides.count(AGAINST)
         overall = self.side(found.overall)
@@ -260,12 +166,15 @@ class Finding:
     Attributes:
         claim: which.
         evidence: where it was looked at.
-        found: the measure over settings; None without runs.
+        found: the measure over the settings where it can be tested, over all that have runs if it
+            can be tested nowhere; None without runs.
         declared: settings that the sweep has.
         complete: every declared setting and seed has its value.
         printed: the mean of the measure in the paper's tables, where they have it, over the same
             settings; over all of them while there are no runs.
         alone: no seconds were measured beside other runs.
+        caveat: what belongs beside a decision.
+        closed: settings with runs in which a channel of the claim is closed.
     """
 
     claim: Claim
@@ -275,14 +184,30 @@ class Finding:
     complete: bool
     printed: float | None
     alone: bool = True
+    caveat: str = ""
+    closed: Set[Setting] = frozenset()
 
     @property
     def verdict(self) -> Verdict:
-        """The word for it."""
+        """The word for it, and what is to be known about it."""
         if self.found is None:
             return Verdict(NOT_RUN)
-        own = self.claim.verdict(self.found) if self.alone else Verdict(OPEN, BESIDE_OTHERS)
+        own = self._own_verdict(self.found)
         return own if self.complete else replace(own, word=own.word + SO_FAR)
+
+    def _own_verdict(self, found: Pooled) -> Verdict:
+        if not self.testable:
+            return Verdict(NOT_TESTABLE, _CLOSED)
+        own = self.claim.verdict(found) if self.alone else Verdict(OPEN, BESIDE_OTHERS)
+        beside = [own.reason, "" if own.word == OPEN else self.caveat]
+        if self.closed:
+            beside.append(f"{_settings(len(self.closed))} not testable")
+        return replace(own, reason="; ".join(filter(None, beside)))
+
+    @property
+    def testable(self) -> bool:
+        """Whether there is a setting in which the claim's channels are open."""
+        return self.found is None or not self.found.settings.keys() <= self.closed
 
     @property
     def holds_printed(self) -> bool | None:
@@ -313,10 +238,6 @@ class Finding:
         return ours, printed, held, counts, settings
 
 
-Cases = Mapping[Setting, Mapping[int, Case]]
-"""By setting and seed."""
-
-
 def examine(claim: Claim, sources: Mapping[str, Source]) -> Iterator[Finding]:
     """What each body of evidence says, as far as its sweeps are declared."""
     for evidence in claim.evidence:
@@ -329,7 +250,9 @@ def _finding(claim: Claim, evidence: Evidence, sources: Sequence[Source]) -> Fin
     measure = claim.measure
     declared = evidence.cases([(cell, {}) for cell in sources[0].cells])
     cases = evidence.cases(*(source.rows_with_histories or source.rows for source in sources))
-    values = _values(measure, cases)
+    every = _values(measure, cases)
+    closed = closed_settings(claim.through, {setting: cases[setting] for setting in every})
+    values = {setting: own for setting, own in every.items() if setting not in closed} or every
     in_tables = evidence.cases(*map(_printed, sources)) if measure.printed else {}
     printed = _values(measure, in_tables)
     printed = {setting: own for setting, own in printed.items() if setting in (values or printed)}
@@ -338,12 +261,28 @@ def _finding(claim: Claim, evidence: Evidence, sources: Sequence[Source]) -> Fin
         evidence,
         pooled(values, exact=measure.exact) if values else None,
         len(declared),
-        _count(values) == _count(declared),
+        _count(every) == _count(declared),
         pooled(printed).mean if printed else None,
         all(
             measure.is_alone(cases[setting][seed]) for setting in values for seed in values[setting]
         ),
+        _caveat(claim.rival, cases, sources[0].paper),
+        closed,
     )
+
+
+def _caveat(rival: str, cases: Cases, paper: Paper) -> str:
+    """That the rival is far below what the paper prints for it, if it is."""
+    gaps = []
+    for case in (case for own in cases.values() for case in own.values()):
+        for settings, record in case.rows:
+            dataset, method, clients = _where_printed(settings)
+            printed = paper.printed(dataset, method, clients) if method == rival else None
+            if printed is not None:
+                gaps.append(score_of(record) - printed.mean)
+    if not gaps or statistics.fmean(gaps) > -FAR_BELOW:
+        return ""
+    return f"our {rival} is far below the paper's: {points(statistics.fmean(gaps))}"
 
 
 def _values(measure: Measure, cases: Cases) -> dict[Setting, dict[int, float]]:
@@ -372,14 +311,11 @@ _PRINTED_BY = {
 
 def _printed(source: Source) -> Rows:
     """What the paper has for the declared runs, as if they were runs."""
-    rows, default = [], RunSpec()
+    rows = []
     for cell in source.cells:
         if not cell.keys() <= _PRINTED_BY:
             continue
-        dataset, method, clients = (
-            cell.get(key, default.value_of(key))
-            for key in ("dataset", "method", "partition.clients")
-        )
+        dataset, method, clients = _where_printed(cell)
         clusters = cell.get("embedding.clusters")
         entry = (
             source.paper.printed(dataset, method, clients)
@@ -393,6 +329,15 @@ def _printed(source: Source) -> Rows:
     return rows
 
 
+def _where_printed(cell: Mapping[str, Any]) -> tuple[str, str, int]:
+    """Data set, method and number of clients: a place in the paper's Table 1."""
+    default = RunSpec()
+    keys = ("dataset", "method", "partition.clients")
+    dataset, method, clients = (cell.get(key, default.value_of(key)) for key in keys)
+    return dataset, method, clients
+
+
+_CLOSED = "nothing passes through"
 _OBJECTION = "the mean of all settings is on the other side"
 
 

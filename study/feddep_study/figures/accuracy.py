@@ -28,8 +28,8 @@ METRIC_NAMES = {"global": "on the whole graph", "silo": "on the own silo"}
 PRINTED = "printed in the paper"
 _PRINTED_STYLE = Style(marker="square", hollow=True)
 _PRESETS = {"paper": Style(marker="circle"), "tuned": Style(marker="diamond")}
-FAR = {"local": "Local", "fedgnn": "FedGNN with the paper's noise"}
-"""So far below that the others could not be told apart beside them."""
+FAR = 0.10
+"""So far below the others that these could not be told apart beside it."""
 
 ZOOM = "Choose in the legend what is shown; the scale follows."
 
@@ -51,14 +51,29 @@ def paper_figure(source: Source) -> Iterator[Figure]:
             tip = f"{marked(record['method'])}, {PRINTED}: {printed}"
             high = printed.mean + printed.deviation
             marks.append(_mark(keys, style, Point(printed.mean, 0.0, tip, printed.floor, high)))
+    far = far_below(source.rows)
     yield Figure(
         "beside-paper",
         f"{ACCURACY.capitalize()} {METRIC_NAMES['global']}, ours and the paper's",
         [lines_panel(title, marks, ACCURACY) for title, marks in panels.items()],
-        _legend(panels, _preset_keys(source.rows)),
+        _legend(panels, _preset_keys(source.rows), far),
         "Intervals are one standard deviation over seeds to both sides. "
-        f"{ZOOM}{_apart(record['method'] for _, record in source.rows)}",
+        f"{ZOOM}{_switched_off(far)}",
     )
+
+
+def far_below(rows: Rows) -> list[str]:
+    """Methods whose accuracy is far below that of most, on average over the data sets."""
+    scores: dict[str, dict[str, list[float]]] = {}
+    for _, record in rows:
+        own = scores.setdefault(record["dataset"], {})
+        own.setdefault(record["method"], []).append(score_of(record))
+    gaps: dict[str, list[float]] = {}
+    for own in scores.values():
+        means = {method: statistics.fmean(found) for method, found in own.items()}
+        for method, mean in means.items():
+            gaps.setdefault(method, []).append(mean - statistics.median_high(means.values()))
+    return in_order(method for method, own in gaps.items() if statistics.fmean(own) < -FAR)
 
 
 def pairs_figure(source: Source, reference: str = REFERENCE) -> Iterator[Figure]:
@@ -85,15 +100,15 @@ def difference_figure(
         for panel, own in pairs.items()
     }
     styles = {METRIC_NAMES[metric]: _metric_style(metric) for metric in METRICS}
+    far = _far_from_reference(pair for own in pairs.values() for pair in own)
     label = f"points of accuracy above {reference}"
     return Figure(
         name,
         title,
         [lines_panel(panel, marks, label, guide=0.0) for panel, marks in panels.items()],
-        _legend(panels, [Key(text, text, style, "metrics") for text, style in styles.items()]),
+        _legend(panels, [Key(text, text, style, "metrics") for text, style in styles.items()], far),
         f"Mean difference with its {CONFIDENCE:.0%} Student-t confidence interval; an interval "
-        f"that crosses 0 leaves the question open. {ZOOM}"
-        f"{_apart(pair.method for own in pairs.values() for pair in own)}",
+        f"that crosses 0 leaves the question open. {ZOOM}{_switched_off(far)}",
     )
 
 
@@ -172,14 +187,31 @@ def costs_figure(costs: Sequence[Cost], title: str) -> Figure:
 # Pieces
 
 
-def _apart(methods: Iterable[str]) -> str:
-    """What is said of those that are switched off at first."""
-    present = set(methods)
-    names = [name for method, name in FAR.items() if method in present]
-    if not names:
+def _far_from_reference(pairs: Iterable[Paired]) -> list[str]:
+    """Methods that are far below it by either metric, on average over the settings."""
+    found: dict[str, list[Paired]] = {}
+    for pair in pairs:
+        found.setdefault(pair.method, []).append(pair)
+    means = {
+        method: [statistics.fmean(pair.differences[m].mean for pair in own) for m in METRICS]
+        for method, own in found.items()
+    }
+    return in_order(method for method, own in means.items() if max(own) < -FAR)
+
+
+def _switched_off(methods: Sequence[str]) -> str:
+    said = told_far_below(methods, "switched off at first")
+    return f" {said}" if said else ""
+
+
+def told_far_below(methods: Sequence[str], what: str) -> str:
+    """What is said of methods that lie far below and are therefore not shown; or nothing."""
+    if not methods:
         return ""
-    verbs = ("lies", "is") if len(names) == 1 else ("lie", "are")
-    return " {} {} far below and {} switched off at first.".format(" and ".join(names), *verbs)
+    *others, last = map(marked, methods)
+    names = f"{', '.join(others)} and {last}" if others else last
+    verbs = ("lie", "are") if others else ("lies", "is")
+    return f"{names} {verbs[0]} far below and {verbs[1]} {what}."
 
 
 def _groups(rows: Rows, names: Sequence[str]) -> Iterator[tuple[Mapping[str, Any], list[Record]]]:
@@ -349,12 +381,14 @@ def method_keys(methods: Iterable[str]) -> list[Key]:
     return [Key(name, marked(name), style_of(name)) for name in in_order(methods)]
 
 
-def _legend(panels: Mapping[str, Sequence[Series]], groups: Sequence[Key]) -> list[Key]:
-    """The groups that occur, then the methods."""
+def _legend(
+    panels: Mapping[str, Sequence[Series]], groups: Sequence[Key], off: Sequence[str]
+) -> list[Key]:
+    """The groups that occur, then the methods, some of them switched off."""
     marks = [mark for own in panels.values() for mark in own]
     shown = {key for mark in marks for key in mark.keys}
     methods = [
-        replace(key, style=replace(key.style, marker="circle", dash=""), off=key.name in FAR)
+        replace(key, style=replace(key.style, marker="circle", dash=""), off=key.name in off)
         for key in method_keys(mark.keys[0] for mark in marks)
     ]
     return [*(key for key in groups if key.name in shown), *methods]
