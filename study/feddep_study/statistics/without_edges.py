@@ -56,7 +56,7 @@ def _facts(settings: Mapping[str, Any], record: Mapping[str, Any]) -> tuple[str,
     about = (record["dataset"], marked(record["method"]))
     if _knows_no_edge(settings):
         return (*about, "without edges", "all edges", "0")
-    mechanism = str(settings.get("privacy.mechanism", "preset's"))
+    mechanism = str(settings.get("privacy.mechanism", "nfdp"))
     if "privacy.epsilon" not in settings:
         return (*about, mechanism, "nothing", "–")
     edges = settings.get("privacy.max_degree", 1)
