@@ -32,8 +32,8 @@ def reproduce(
 ) -> None:
     """Run, or continue, the sweeps behind the paper's tables and figures.
 
-    Names: data, table1, quota, table2, hops, privacy, curves, costs, pays, another sweep in
-    declarations/, or all.
+    Names: data, impairment, table1, quota, table2, hops, privacy, curves, costs, pays,
+    another sweep in declarations/, or all.
     """
     from feddep.reports.summary import summary_table
     from feddep.runs.pipeline import cores
@@ -48,6 +48,8 @@ def reproduce(
     wanted = list(known) if "all" in names else names
     if "data" in wanted:
         _data_table(folder, quick=quick)
+    if "impairment" in wanted:
+        _impairment(folder, quick=quick)
     for name, declared in sweeps_of(wanted, folder, quick=quick).items():
         left = seconds_left(declared, at_once or cores())
         guess = "" if left is None else f", about {left / 60:.0f} minutes left"
@@ -74,6 +76,18 @@ def _data_table(folder: Path, *, quick: bool) -> None:
     data_table.store(rows, results / "data.json")
     table = markdown_table(data_table.HEADINGS, data_table.beside_paper(rows, printed))
     say(f"data, ours / the paper's\n{table}")
+
+
+def _impairment(folder: Path, *, quick: bool) -> None:
+    """The part that asks trees instead of generators."""
+    from feddep_study import data_table, impairment
+
+    results = folder / "results" / "quick" if quick else folder / "results"
+    check_writable(results)
+    names = impairment.DATASETS[-1:] if quick else impairment.DATASETS
+    rows = list(impairment.measure(names, [0] if quick else range(3)))
+    data_table.store(rows, results / "impairment.json")
+    say(f"impairment\n{impairment.impairment_table(rows).markdown()}")
 
 
 @app.command()

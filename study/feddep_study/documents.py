@@ -26,6 +26,7 @@ from feddep_study.generation import (
     generation_figure,
     generation_text,
 )
+from feddep_study.impairment import impairment_table
 from feddep_study.leads import leads, leads_in_short
 from feddep_study.paper_tables import NOT_RUN, paper_grids
 from feddep_study.readme import FILES, FOLDER, figure_texts, main_table, shown
@@ -94,6 +95,11 @@ def _generated(sources: Sources) -> str:
     return "".join(drawn) or f"The figure's runs are {NOT_RUN}.\n"
 
 
+def _impairment(library: Library) -> str:
+    rows = library.impairment
+    return impairment_table(rows).markdown() if rows else f"The part is {NOT_RUN}.\n"
+
+
 OVERVIEWS: dict[str, Callable[[Library], str]] = {
     "claims": _claims,
     "figures": figure_texts,
@@ -102,6 +108,7 @@ OVERVIEWS: dict[str, Callable[[Library], str]] = {
     "generated": _generated,
     "generated_short": generated_in_short,
     "reached_short": _reached_by_feddep,
+    "impairment": _impairment,
     "leads": lambda sources: leads(sources).markdown(),
     "leads_short": leads_in_short,
 }

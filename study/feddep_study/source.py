@@ -129,6 +129,13 @@ class Library(Mapping[str, Source]):
         files = sorted((self._study / "audits").glob("*.json"))
         return [json.loads(file.read_text()) for file in files]
 
+    @property
+    def impairment(self) -> list[dict[str, Any]]:
+        """What can be learnt from an impaired graph: the stored rows, none before they are made."""
+        file = self._study / "results" / "impairment.json"
+        rows: list[dict[str, Any]] = json.loads(file.read_text()) if file.exists() else []
+        return rows
+
 
 def _source(study: Path, name: str, *, quick: bool) -> Source:
     sweep = declared_sweep(study, name, quick=quick)
