@@ -195,10 +195,10 @@ def test_a_spec_of_another_run(copy):
         ("fedsage", lambda a: a.update({"added/links": np.zeros((3, 2))}), "expected int64 (L, 2)"),
         ("fedsage", lambda a: a["added/links"].__setitem__((0, 1), 10**6), "beyond"),
         ("fedsage", lambda a: a["added/links"].__setitem__((0, 0), -1), "beyond"),
-        ("fedsage", lambda a: a["added/indices"].__setitem__(0, 60), "columns beyond 60"),
-        ("fedsage", lambda a: a["added/indptr"].__setitem__(1, 10**6), "does not fit"),
-        ("fedsage", lambda a: a.update({"added/data": a["added/data"][1:]}), "does not fit"),
-        ("fedsage", lambda a: a.update({"added/indptr": np.zeros(0, np.int64)}), "no rows"),
+        ("fedsage", lambda a: a["added/indices"].__setitem__(0, 60), "columns from 0 to 59"),
+        ("fedsage", lambda a: a["added/indptr"].__setitem__(1, 10**6), "never fall"),
+        ("fedsage", lambda a: a.update({"added/data": a["added/data"][1:]}), "values"),
+        ("fedsage", lambda a: a.update({"added/indptr": np.zeros(0, np.int64)}), "not be empty"),
     ],
 )
 def test_what_no_client_could_have_kept(copy, name: str, change, says: str):

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feddep.federation.messages import Arrays, group_of
+from feddep.graph.csr import csr_problem
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
@@ -399,13 +400,7 @@ def _row_norm_problems(name: str, array: Array, largest: float | None) -> Proble
 def _is_sparse(parts: Arrays, columns: int) -> bool:
     """Whether three arrays are a valid CSR matrix."""
     indptr, indices, data = (parts[name] for name in ("indptr", "indices", "data"))
-    if not all(array.ndim == 1 for array in (indptr, indices, data)) or not len(indptr):
-        return False
-    if indptr.dtype.kind not in "iu" or data.dtype != np.float32:
-        return False
-    ends = indptr.astype(np.int64)
-    lists = ends[0] == 0 and bool((np.diff(ends) >= 0).all())
-    return lists and ends[-1] == len(indices) == len(data) and _are_below(indices, columns)
+    return data.dtype == np.float32 and not csr_problem(indptr, indices, data, columns)
 
 
 def _are_links(links: Array | None, nodes: int | None, new: int) -> bool:

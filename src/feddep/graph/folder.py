@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from pydantic import NonNegativeInt, PositiveInt
 
 from feddep.errors import DataError, InputError
+from feddep.graph.csr import checked_csr
 from feddep.graph.files import (
     AnyPath,
     Manifest,
@@ -216,12 +217,9 @@ def _csr_from(parts: np.lib.npyio.NpzFile) -> sp.csr_array:
             f"expected the arrays {', '.join(sorted(names))} of a CSR array "
             f"(got {', '.join(sorted(parts.files))}, format {layout!r})"
         )
-    rows, columns = (int(size) for size in parts["shape"])
-    matrix = sp.csr_array(
-        (parts["data"].astype(np.float32), parts["indices"], parts["indptr"]), shape=(rows, columns)
-    )
-    matrix.check_format(full_check=True)
-    return matrix
+    data, indices, indptr = (parts[name] for name in ("data", "indices", "indptr"))
+    table = checked_csr(data, indices, indptr, parts["shape"])
+    return table.astype(np.float32, copy=False)
 
 
 def _check_count(folder: Path, what: str, found: int, promised: int) -> None:

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from numba import njit
 
 from feddep.errors import InputError
+from feddep.graph.csr import check_sparse
 
 Array = npt.NDArray[Any]
 Features = npt.NDArray[np.float32] | sp.csr_array
@@ -189,6 +190,7 @@ class Graph:
 def _as_features(features: npt.ArrayLike | sp.sparray | sp.spmatrix) -> Features:
     """A float32 copy, so that nobody else can change the graph's features."""
     if sp.issparse(features):
+        check_sparse(features)
         matrix = sp.csr_array(features, dtype=np.float32, copy=True)
         matrix.sum_duplicates()
         matrix.eliminate_zeros()

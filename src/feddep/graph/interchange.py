@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 import torch
 
 from feddep.errors import InputError
+from feddep.graph.csr import checked_csr
 from feddep.graph.graph import Array, Features, Graph, Part
 
 # torch_geometric's Data; typed as Any because the package may be absent.
@@ -112,9 +112,8 @@ def _features(x: torch.Tensor) -> Features:
     if x.layout == torch.strided:
         return _array(x)
     csr = x.to_sparse_csr()
-    parts = (csr.values(), csr.col_indices(), csr.crow_indices())
-    rows, columns = x.shape
-    return sp.csr_array(tuple(_array(part) for part in parts), shape=(rows, columns))
+    data, indices, indptr = map(_array, (csr.values(), csr.col_indices(), csr.crow_indices()))
+    return checked_csr(data, indices, indptr, tuple(x.shape))
 
 
 def _labels(y: torch.Tensor, nodes: int) -> Array:

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from feddep.errors import DataError
+from feddep.errors import DataError, InputError
+from feddep.graph.csr import checked_csr
 from feddep.graph.graph import Graph
 
 Reader = Callable[[str, Mapping[str, bytes]], Graph]
@@ -207,13 +208,17 @@ def _unpickle(file: str, content: bytes, kind: type[T]) -> T:
 
 def _csr(unpickled: sp.csr_matrix) -> sp.csr_array:
     """Rebuilds an unpickled matrix, because unpickling sets its parts without checking them."""
-    parts = (unpickled.data, unpickled.indices, unpickled.indptr)
-    return sp.csr_array(parts, shape=unpickled.shape)
+    try:
+        parts = (unpickled.data, unpickled.indices, unpickled.indptr)
+        data, indices, indptr = (np.asarray(part) for part in parts)
+        return checked_csr(data, indices, indptr, unpickled.shape)
+    except (AttributeError, InputError) as error:
+        raise DataError(f"a table in the file is damaged ({error})") from None
 
 
 def _csr_parts(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> sp.csr_array:
     data, indices, indptr = (arrays[f"{prefix}_{part}"] for part in ("data", "indices", "indptr"))
-    return sp.csr_array((data, indices, indptr), shape=tuple(arrays[f"{prefix}_shape"]))
+    return checked_csr(data, indices, indptr, arrays[f"{prefix}_shape"])
 
 
 def cora_order() -> list[int]:

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from feddep.graph.csr import checked_csr
 from feddep.graph.graph import Features, Graph, Part
 
 
@@ -50,5 +51,4 @@ def features_from(arrays: dict[str, npt.NDArray[Any]], columns: int) -> Features
     if "rows" in arrays:
         return arrays["rows"]
     indptr = arrays["indptr"]
-    parts = (arrays["data"], arrays["indices"], indptr)
-    return sp.csr_array(parts, shape=(len(indptr) - 1, columns))
+    return checked_csr(arrays["data"], arrays["indices"], indptr, (len(indptr) - 1, columns))

@@ -9,6 +9,7 @@ import numpy as np
 
 from feddep.errors import DataError
 from feddep.federation.messages import Arrays, group, grouped
+from feddep.graph.csr import csr_problem
 from feddep.learning.mending import GENERATOR, MENDING
 from feddep.learning.spec import LearningSpec
 from feddep.models.generator import DeepGenerator
@@ -167,14 +168,9 @@ def _check_added(arrays: Arrays, learning: LearningSpec) -> None:
 def _check_sparse(arrays: Arrays, columns: int) -> int:
     """Whether three arrays are rows in SciPy's CSR format; how many rows."""
     indptr, indices, data = (arrays[f"added/{name}"] for name in ("indptr", "indices", "data"))
-    flat = all(array.ndim == 1 for array in (indptr, indices, data))
-    whole = indptr.dtype.kind == indices.dtype.kind == "i" and data.dtype == np.float32
-    if not flat or not whole or len(indptr) == 0 or indptr[0] != 0:
-        raise ValueError("added/indptr, added/indices and added/data are no rows of features")
-    if (np.diff(indptr) < 0).any() or not len(indices) == len(data) == indptr[-1]:
-        raise ValueError("added/indptr does not fit added/indices and added/data")
-    if indices.min(initial=0) < 0 or indices.max(initial=-1) >= columns:
-        raise ValueError(f"added/indices names columns beyond {columns}")
+    problem = csr_problem(indptr, indices, data, columns)
+    if problem or data.dtype != np.float32:
+        raise ValueError(f"added is no table of float32 features: {problem or data.dtype}")
     return len(indptr) - 1
 
 
