@@ -41,6 +41,7 @@ def partition(
     *,
     kind: str = "louvain",
     split: str = "stratified",
+    links: str = "lost",
     seed: int = 0,
 ) -> Shards:
     """Divides a graph among clients; a graph without a split gets one first.
@@ -50,10 +51,13 @@ def partition(
         clients: M.
         kind: ``louvain``, ``random`` or ``label-skew``.
         split: ``stratified``, ``random`` or ``quota``.
+        links: ``known`` if both ends know an edge between clients; ``lost`` if nobody does.
         seed: fixes both.
     """
+    given = {"clients": clients, "kind": kind, "links": links}
     spec = RunSpec().with_settings(
-        {"partition.clients": clients, "partition.kind": kind, "split.kind": split, "seed": seed}
+        {f"partition.{key}": value for key, value in given.items()}
+        | {"split.kind": split, "seed": seed}
     )
     return build.split_and_partition(graph, spec.partition, spec.split, seed=spec.seed)
 

@@ -19,6 +19,7 @@ _FLAG_KEYS = {
     "dataset": "dataset",
     "clients": "partition.clients",
     "partition": "partition.kind",
+    "links": "partition.links",
     "split": "split.kind",
     "rounds": "training.rounds",
     "seed": "seed",
@@ -29,6 +30,7 @@ _FLAG_KEYS = {
 
 
 PARTITIONS = ("louvain", "random", "label-skew")
+LINKS = ("lost", "known")
 SPLITS = ("stratified", "random", "quota")
 MECHANISMS = (
     "nfdp",
@@ -87,6 +89,13 @@ Partition = Annotated[
     typer.Option(
         help=f"How the graph is divided: {one_of(PARTITIONS)}.",
         autocompletion=completed(PARTITIONS),
+    ),
+]
+Links = Annotated[
+    str | None,
+    typer.Option(
+        help="Whether both ends know an edge between clients: lost (nobody does) or known.",
+        autocompletion=completed(LINKS),
     ),
 ]
 Split = Annotated[

@@ -42,7 +42,9 @@ _AnyManifest = TypeVar("_AnyManifest", bound=Manifest)
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Writes the manifest of a folder; it must be the last file to be written."""
-    (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    # What a folder does not have is left out, so that folders without it are as they always were.
+    text = manifest.model_dump_json(indent=2, exclude_none=True)
+    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
 
 
 def read_manifest(folder: Path, kind: type[_AnyManifest]) -> _AnyManifest:

@@ -6,22 +6,27 @@ from functools import lru_cache
 
 import numpy as np
 
-from feddep.graph.graph import Graph
+from feddep.graph.graph import Array, Graph
 
 
 def fingerprint(graph: Graph) -> str:
-    """64 digits that are the same for the same edges and features in the same order of nodes.
+    """64 digits that are the same for the same links and features in the same order of nodes.
 
     Labels, split, node ids and name do not count: they do not change what a model computes.
     """
     digest = hashlib.blake2b(digest_size=32)
     features = graph.features
-    parts = [graph.indptr.astype(np.int64), graph.indices.astype(np.int64)]
+    parts: list[Array] = [graph.indptr.astype(np.int64), graph.indices.astype(np.int64)]
     if isinstance(features, np.ndarray):
         parts.append(features.astype(np.float32))
     else:
         parts += [features.indptr.astype(np.int64), features.indices.astype(np.int64)]
         parts.append(features.data.astype(np.float32))
+    if graph.outside is not None:
+        outside = graph.outside
+        texts = (outside.ids.astype(np.str_), np.array(outside.names, np.str_))
+        parts += [outside.nodes, outside.silos]
+        parts += [np.frombuffer(text.tobytes(), np.uint8) for text in texts]
     for part in [np.array([graph.nodes, graph.feature_count]), *parts]:
         digest.update(np.ascontiguousarray(part).data)
     return digest.hexdigest()

@@ -7,8 +7,10 @@ A *graph folder* holds::
     edges.csv       source,target      (ids; every undirected edge once)
     features.npz    the parts of a SciPy CSR array, rows as in nodes.csv; or
     features.npy    a dense float32 array
+    outside.csv     node,silo,id       (links to nodes of other silos, if the owner knows them)
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -34,16 +36,19 @@ from feddep.graph.files import (
     write_manifest,
 )
 from feddep.graph.graph import Array, Features, Graph, Part
+from feddep.graph.outside import OutsideLinks
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 
 NODE_COLUMNS = ("id", "label", "split")
 EDGE_COLUMNS = ("source", "target")
+OUTSIDE_COLUMNS = ("node", "silo", "id")
 PART_NAMES = {Part.NONE: "", Part.TRAIN: "train", Part.VAL: "val", Part.TEST: "test"}
 
 _NODES = "nodes.csv"
 _EDGES = "edges.csv"
+_OUTSIDE = "outside.csv"
 _SPARSE = "features.npz"
 _DENSE = "features.npy"
 
@@ -57,6 +62,7 @@ class _GraphManifest(Manifest):
     feature_count: PositiveInt
     classes: NonNegativeInt
     ids: Literal["integer", "text"]  # "7" may be either
+    outside_ids: Literal["integer", "text"] | None = None
     files: dict[str, str]
 
 
@@ -82,11 +88,15 @@ def read_graph(folder: AnyPath) -> Graph:
     folder = Path(folder)
     manifest = read_manifest(folder, _GraphManifest)
     features = _SPARSE if _SPARSE in manifest.files else _DENSE
-    verify_files(folder, manifest.files, required={_NODES, _EDGES, features})
+    linked = {_OUTSIDE} if manifest.outside_ids else set()
+    verify_files(folder, manifest.files, required={_NODES, _EDGES, features} | linked)
     ids, labels, split = _read_nodes(folder / _NODES, manifest.ids)
     _check_count(folder, "nodes", len(ids), manifest.nodes)
     pairs = read_id_pairs(folder / _EDGES, manifest.ids)
     edges = numbers_of(pairs, ids, folder / _EDGES)
+    outside = None
+    if manifest.outside_ids:
+        outside = _read_outside(folder / _OUTSIDE, ids, manifest.outside_ids)
     with as_data_error(folder):
         graph = Graph.from_edges(
             edges,
@@ -96,6 +106,7 @@ def read_graph(folder: AnyPath) -> Graph:
             node_ids=ids,
             split=split,
             name=manifest.name,
+            outside=outside,
         )
     _check_count(folder, "edges", graph.edges, manifest.edges)
     _check_count(folder, "feature columns", graph.feature_count, manifest.feature_count)
@@ -115,15 +126,19 @@ def fill_graph_folder(graph: Graph, folder: Path) -> None:
     parts = np.array([PART_NAMES[part] for part in Part])[graph.split]
     write_csv(folder / _NODES, NODE_COLUMNS, (graph.node_ids, labels, parts))
     write_id_pairs(folder / _EDGES, graph.edge_list(), graph.node_ids)
-    features = _write_features(folder, graph.features)
+    files = [_NODES, _EDGES, _write_features(folder, graph.features)]
+    if graph.outside is not None:
+        _write_outside(folder / _OUTSIDE, graph.outside, graph.node_ids)
+        files.append(_OUTSIDE)
     manifest = _GraphManifest(
         name=graph.name,
         nodes=graph.nodes,
         edges=graph.edges,
         feature_count=graph.feature_count,
         classes=graph.classes,
-        ids="integer" if graph.node_ids.dtype.kind in "iu" else "text",
-        files=hash_files(folder, (_NODES, _EDGES, features)),
+        ids=_kind(graph.node_ids),
+        outside_ids=None if graph.outside is None else _kind(graph.outside.ids),
+        files=hash_files(folder, files),
     )
     write_manifest(folder, manifest)
 
@@ -165,7 +180,33 @@ def read_id_pairs(path: Path, ids: str) -> Array:
     return read_csv(path, EDGE_COLUMNS, np.int64 if ids == "integer" else np.str_)
 
 
-def numbers_of(pairs: Array, node_ids: Array, path: Path) -> Ints:
+def _kind(ids: Array) -> Literal["integer", "text"]:
+    return "integer" if ids.dtype.kind in "iu" else "text"
+
+
+def _write_outside(path: Path, outside: OutsideLinks, node_ids: Array) -> None:
+    """Writes outside links, the own nodes by their ids."""
+    _check_ids_can_be_written(outside.ids)
+    _check_ids_can_be_written(np.array(outside.names, np.str_))
+    columns = (node_ids[outside.nodes], outside.silo_names, outside.ids)
+    write_csv(path, OUTSIDE_COLUMNS, columns)
+
+
+def _read_outside(path: Path, node_ids: Array, ids: str) -> OutsideLinks:
+    """The outside links in a file of our own; ``ids`` says how other silos name their nodes."""
+    table = read_csv(path, OUTSIDE_COLUMNS, np.str_)
+    with as_data_error(path):
+        own = table[:, :1].astype(np.int64) if node_ids.dtype.kind in "iu" else table[:, :1]
+        nodes = numbers_of(own, node_ids, path, OUTSIDE_COLUMNS)[:, 0]
+        silos, others = table[:, 1], table[:, 2]
+        return OutsideLinks.of(
+            nodes, silos, others.astype(np.int64) if ids == "integer" else others
+        )
+
+
+def numbers_of(
+    pairs: Array, node_ids: Array, path: Path, columns: Sequence[str] = EDGE_COLUMNS
+) -> Ints:
     """The node numbers of pairs of ids, read from ``path``; an unknown id is an error."""
     order = np.argsort(node_ids)
     place = np.searchsorted(node_ids, pairs, sorter=order)
@@ -173,7 +214,7 @@ def numbers_of(pairs: Array, node_ids: Array, path: Path) -> Ints:
     unknown = node_ids[number] != pairs
     if unknown.any():
         row, column = np.argwhere(unknown)[0]
-        expectation = f"the id of a node as {EDGE_COLUMNS[column]}"
+        expectation = f"the id of a node as {columns[column]}"
         raise DataError(expected_at(path, row + 2, expectation, pairs[row, column]))
     return number
 

@@ -12,6 +12,7 @@ from numba import njit
 
 from feddep.errors import InputError
 from feddep.graph.csr import check_sparse
+from feddep.graph.outside import OutsideLinks
 
 Array = npt.NDArray[Any]
 Features = npt.NDArray[np.float32] | sp.csr_array
@@ -41,6 +42,7 @@ class Graph:
         node_ids: ``(n,)`` int64 or str, the owner's names for the nodes.
         split: ``(n,)`` int8, a :class:`Part` for every node.
         name: what the graph is called in records.
+        outside: links to nodes of other silos, where the owner knows them.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -51,6 +53,7 @@ class Graph:
     node_ids: Array
     split: npt.NDArray[np.int8]
     name: str = "graph"
+    outside: OutsideLinks | None = None
 
     def __post_init__(self) -> None:
         _check_adjacency(self.indptr, self.indices)
@@ -64,6 +67,8 @@ class Graph:
             raise InputError(f"node ids must be whole numbers or text (got {self.node_ids.dtype})")
         if len(np.unique(self.node_ids)) != self.nodes:
             raise InputError(f"node ids must be unique ({_first_repeat(self.node_ids)!r} repeats)")
+        if self.outside is not None:
+            self.outside.check(self.nodes)
         for array in (self.indptr, self.indices, self.labels, self.node_ids, self.split):
             array.flags.writeable = False
         if isinstance(self.features, np.ndarray):
@@ -83,6 +88,7 @@ class Graph:
         node_ids: npt.ArrayLike | None = None,
         split: npt.ArrayLike | None = None,
         name: str = "graph",
+        outside: OutsideLinks | None = None,
     ) -> Self:
         """Builds a graph from ``(E, 2)`` node numbers; drops direction, repeats and self-loops.
 
@@ -103,6 +109,7 @@ class Graph:
             node_ids=np.arange(nodes) if node_ids is None else np.array(node_ids),
             split=np.zeros(nodes, np.int8) if split is None else np.array(split, dtype=np.int8),
             name=name,
+            outside=outside,
         )
 
     @property
@@ -147,7 +154,10 @@ class Graph:
         return np.stack([source[once], self.indices[once]], axis=1)
 
     def subgraph(self, nodes: npt.ArrayLike, name: str | None = None) -> "Graph":
-        """The graph induced by ``nodes``, renumbered in the order given; ids and split are kept."""
+        """The graph induced by ``nodes``, renumbered in the order given.
+
+        Ids, split and outside links are kept.
+        """
         chosen = np.asarray(nodes, dtype=np.int64)
         inner = _as_matrix(self.indptr, self.indices)[chosen][:, chosen].tocsr()
         inner.sort_indices()
@@ -160,6 +170,7 @@ class Graph:
             node_ids=self.node_ids[chosen],
             split=self.split[chosen],
             name=self.name if name is None else name,
+            outside=self.outside and self.outside.among(chosen, self.nodes),
         )
 
     def with_edges(self, edges: npt.ArrayLike) -> "Graph":
@@ -174,11 +185,13 @@ class Graph:
     @property
     def nbytes(self) -> int:
         """Bytes of the raw arrays."""
-        own = (self.indptr, self.indices, self.labels, self.node_ids, self.split)
+        own: list[Array] = [self.indptr, self.indices, self.labels, self.node_ids, self.split]
+        if self.outside is not None:
+            own += [self.outside.nodes, self.outside.silos, self.outside.ids]
         if isinstance(self.features, np.ndarray):
             return sum(a.nbytes for a in own) + self.features.nbytes
         sparse = (self.features.indptr, self.features.indices, self.features.data)
-        return sum(a.nbytes for a in own + sparse)
+        return sum(a.nbytes for a in [*own, *sparse])
 
     def __repr__(self) -> str:
         return (

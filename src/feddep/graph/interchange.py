@@ -9,6 +9,7 @@ import torch
 from feddep.errors import InputError
 from feddep.graph.csr import checked_csr
 from feddep.graph.graph import Array, Features, Graph, Part
+from feddep.graph.outside import OutsideLinks
 
 # torch_geometric's Data; typed as Any because the package may be absent.
 PygData = Any
@@ -25,7 +26,8 @@ def from_pyg(data: PygData, *, classes: int | None = None, name: str = "graph") 
     Args:
         data: with ``x`` ``(n, d)``, ``edge_index`` ``(2, E)`` and ``y`` ``(n,)`` or ``(n, 1)``,
             where -1 is unknown; optional ``train_mask``, ``val_mask``, ``test_mask`` ``(n,)`` and
-            ``node_ids`` ``(n,)``.
+            ``node_ids`` ``(n,)``; for links to other silos ``outside_nodes`` ``(L,)``,
+            ``outside_silos`` (their names) and ``outside_ids``.
         classes: number of classes; by default the largest label plus one.
         name: what to call the graph.
     """
@@ -41,14 +43,26 @@ def from_pyg(data: PygData, *, classes: int | None = None, name: str = "graph") 
         node_ids=_array(node_ids) if isinstance(node_ids, torch.Tensor) else node_ids,
         split=_split(data, nodes),
         name=name,
+        outside=_outside(data),
     )
+
+
+def _outside(data: PygData) -> OutsideLinks | None:
+    columns: list[Any] = [
+        getattr(data, f"outside_{column}", None) for column in ("nodes", "silos", "ids")
+    ]
+    if all(column is None for column in columns):
+        return None
+    nodes, silos, ids = (_array(c) if isinstance(c, torch.Tensor) else c for c in columns)
+    return OutsideLinks.of(nodes, silos, ids)
 
 
 def to_pyg(graph: Graph, *, dense: bool = False) -> PygData:
     """The graph as a ``torch_geometric.data.Data`` that shares no memory with it.
 
     It has ``x``, ``edge_index`` (both directions), ``y``, ``train_mask``, ``val_mask``,
-    ``test_mask`` and, if they are integers, ``node_ids``.
+    ``test_mask`` and, if they are integers, ``node_ids``. Links to other silos are in
+    ``outside_nodes``, ``outside_silos`` (a list of names) and ``outside_ids``.
 
     Args:
         graph: what to convert.
@@ -65,6 +79,12 @@ def to_pyg(graph: Graph, *, dense: bool = False) -> PygData:
         data[mask] = torch.from_numpy(graph.mask(part))
     if graph.node_ids.dtype.kind in "iu":
         data.node_ids = torch.tensor(graph.node_ids)
+    if graph.outside is not None:
+        outside = graph.outside
+        data.outside_nodes = torch.tensor(outside.nodes, dtype=torch.int64)
+        data.outside_silos = outside.silo_names.tolist()
+        integers = outside.ids.dtype.kind in "iu"
+        data.outside_ids = torch.tensor(outside.ids) if integers else outside.ids.tolist()
     return data
 
 

@@ -35,11 +35,14 @@ class PartitionSpec:
         clients: M, at least 1.
         concentration: Dirichlet parameter of ``label-skew``: near 0 a class goes to few clients,
             large values give every client the same mix. Other kinds ignore it.
+        links: ``lost``, as in the paper, nobody knows an edge between clients; ``known``, both ends
+            do, and neither knows what stands at the other.
     """
 
     kind: Literal["louvain", "random", "label-skew", "given"] = "louvain"
     clients: int = 5
     concentration: float = 0.5
+    links: Literal["lost", "known"] = "lost"
 
     def __post_init__(self) -> None:
         if self.clients < 1:

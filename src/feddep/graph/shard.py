@@ -9,7 +9,7 @@ A *shard collection* is such a folder, with a graph folder (:mod:`feddep.graph.f
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -39,6 +39,7 @@ from feddep.graph.folder import (
     write_id_pairs,
 )
 from feddep.graph.graph import Array, Features, Graph
+from feddep.graph.outside import OutsideLinks
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -66,6 +67,8 @@ class Shards:
         kind: how the graph was partitioned, e.g. ``"louvain"``.
         seed: the seed of the partition.
         split: how the graph was split, e.g. ``"stratified"``.
+        outside: what each client knows of its links to others; empty if none knows any.
+        names: what the clients call each other in their outside links; by default their numbers.
     """
 
     graph: Graph
@@ -73,6 +76,8 @@ class Shards:
     kind: str
     seed: int
     split: str = "stratified"
+    outside: tuple[OutsideLinks | None, ...] = ()
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         owner = np.asarray(self.owner)
@@ -86,6 +91,11 @@ class Shards:
         without = np.flatnonzero(np.bincount(owner) == 0)
         if len(without):
             raise InputError(f"every client needs a node; client {without[0]} has none")
+        for what, given in (("outside links", self.outside), ("names", self.names)):
+            if given and len(given) != owner.max() + 1:
+                raise InputError(f"expected {what} of {owner.max() + 1} clients (got {len(given)})")
+        if len(set(self.names)) < len(self.names):
+            raise InputError(f"every client needs a name of its own (got {', '.join(self.names)})")
         owner = owner.astype(np.int32)  # a copy: the caller's array stays writeable
         owner.flags.writeable = False
         object.__setattr__(self, "owner", owner)
@@ -102,8 +112,22 @@ class Shards:
         return np.flatnonzero(self.owner == client)
 
     def shard(self, client: int) -> Graph:
-        """The graph induced by one client's nodes: edges to other clients are lost."""
-        return self.graph.subgraph(self.members(client), name=f"{self.graph.name}/{client}")
+        """The graph induced by one client's nodes: edges to other clients are lost.
+
+        The client's own list of outside links comes with it if it has one.
+        """
+        graph = self.graph.subgraph(self.members(client), name=f"{self.graph.name}/{client}")
+        return replace(graph, outside=self.outside[client]) if self.outside else graph
+
+    @property
+    def links(self) -> Literal["lost", "known"]:
+        """Whether any client knows of its links to others."""
+        return "known" if any(self.outside) else "lost"
+
+    @property
+    def client_names(self) -> tuple[str, ...]:
+        """What the clients are called in outside links."""
+        return self.names or tuple(map(str, range(self.clients)))
 
     def lost_edges(self) -> Ints:
         """``(L, 2)`` the edges between clients, as node numbers in the whole graph."""
@@ -141,6 +165,17 @@ class Shards:
         from_client = self.owner[ends[:, 0]]
         return [_sorted_rows(rows[from_client == client]) for client in range(self.clients)]
 
+    def with_known_links(self) -> "Shards":
+        """The same shards, in which both ends of every lost edge know of it and nothing more."""
+        ids = [self.graph.node_ids[self.members(client)] for client in range(self.clients)]
+        start = np.cumsum([0, *map(len, ids)])
+        every, names = np.concatenate(ids), np.array(self.client_names, np.str_)
+        outside = tuple(
+            OutsideLinks.of(own, names[peer], every[start[peer] + there])
+            for own, peer, there in (rows.T for rows in self.crossings())
+        )
+        return replace(self, outside=outside)
+
     def __len__(self) -> int:
         return self.clients
 
@@ -167,6 +202,8 @@ class _ShardsManifest(Manifest):
     split: str
     seed: int
     classes: NonNegativeInt
+    links: Literal["known"] | None = None
+    names: list[str] | None = None
     note: str = LOST_EDGES_NOTE
     files: dict[str, str]
 
@@ -186,6 +223,8 @@ def write_shards(shards: Shards, folder: AnyPath, *, overwrite: bool = False) ->
             split=shards.split,
             seed=shards.seed,
             classes=shards.graph.classes,
+            links="known" if shards.links == "known" else None,
+            names=list(shards.names) or None,
             files=hash_files(draft, (*_client_manifests(shards.clients), _ORDER, _LOST)),
         )
         write_manifest(draft, manifest)
@@ -209,7 +248,21 @@ def read_shards(folder: AnyPath) -> Shards:
     owner = np.empty(len(order), np.int32)
     owner[order] = np.repeat(np.arange(len(clients)), [client.nodes for client in clients])
     graph = _whole_graph(clients, order, manifest, folder)
-    return Shards(graph, owner, manifest.partition, manifest.seed, manifest.split)
+    outside = tuple(_as_in_shard(c, order[owner[order] == i]) for i, c in enumerate(clients))
+    return Shards(
+        graph,
+        owner,
+        manifest.partition,
+        manifest.seed,
+        manifest.split,
+        outside if any(outside) else (),
+        tuple(manifest.names or ()),
+    )
+
+
+def _as_in_shard(client: Graph, order: Ints) -> OutsideLinks | None:
+    """A client's outside links in the order that its nodes have in the whole graph."""
+    return client.outside and client.outside.among(np.argsort(order), client.nodes)
 
 
 def shard_settings(folder: AnyPath) -> dict[str, int | str]:
@@ -220,6 +273,7 @@ def shard_settings(folder: AnyPath) -> dict[str, int | str]:
         "partition.clients": manifest.clients,
         "partition.kind": manifest.partition,
         "split.kind": manifest.split,
+        "partition.links": manifest.links or "lost",
     }
 
 

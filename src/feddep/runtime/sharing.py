@@ -9,8 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from feddep.graph.graph import Array, Features, Graph
+from feddep.graph.outside import OutsideLinks
 
 _MEMORY = Path("/dev/shm")
+_OUTSIDE = ("nodes", "silos", "ids")
 
 
 def shared_folder(nbytes: int) -> Path:
@@ -30,9 +32,17 @@ def share_graph(graph: Graph, folder: Path) -> None:
     else:
         for name in ("indptr", "indices", "data"):
             arrays[f"features.{name}"] = getattr(graph.features, name)
+    if graph.outside is not None:
+        for name in _OUTSIDE:
+            arrays[f"outside.{name}"] = getattr(graph.outside, name)
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array, allow_pickle=False)
-    facts = {"classes": graph.classes, "name": graph.name, "columns": graph.feature_count}
+    facts = {
+        "classes": graph.classes,
+        "name": graph.name,
+        "columns": graph.feature_count,
+        "outside": None if graph.outside is None else graph.outside.names,
+    }
     (folder / "facts.json").write_text(json.dumps(facts))
 
 
@@ -49,7 +59,15 @@ def open_graph(folder: Path) -> Graph:
         node_ids=arrays["node_ids"],
         split=arrays["split"],
         name=facts["name"],
+        outside=_outside(arrays, facts["outside"]),
     )
+
+
+def _outside(arrays: dict[str, Array], names: list[str] | None) -> OutsideLinks | None:
+    if names is None:
+        return None
+    nodes, silos, ids = (arrays[f"outside.{name}"] for name in _OUTSIDE)
+    return OutsideLinks(nodes, silos, ids, tuple(names))
 
 
 def _features(arrays: dict[str, Array], columns: int) -> Features:

@@ -100,6 +100,7 @@ def settings_of(shards: Shards) -> dict[str, Any]:
         "partition.clients": shards.clients,
         "partition.kind": shards.kind if shards.kind in partition.KINDS else "given",
         "split.kind": shards.split,
+        "partition.links": shards.links,
     }
 
 
@@ -155,7 +156,8 @@ def split_and_partition(
     else:
         graph = graph.with_split(splits.draw(graph, split_spec, seeds))
     owner = partition.assign(graph, partition_spec, seeds)
-    return Shards(graph, owner, partition_spec.kind, seed, split)
+    shards = Shards(graph, owner, partition_spec.kind, seed, split)
+    return shards.with_known_links() if partition_spec.links == "known" else shards
 
 
 def client_graphs(shards: Shards, method: Method) -> Iterable[Graph]:
