@@ -18,6 +18,7 @@ from feddep.models.sage import FusedSage
 from feddep.models.weights import Weights
 from feddep.privacy.aggregation import Draw
 from feddep.privacy.noise import NoiseStream
+from feddep.privacy.pair_keys import LinkKeys
 from feddep.privacy.perturb import noise_key, perturbed
 from feddep.privacy.secret_stream import SecretStream
 from feddep.seeding import Seeds
@@ -66,6 +67,7 @@ def open_silo(
     spec: LearningSpec,
     device: torch.device,
     secret: Secret | None = None,
+    links: LinkKeys | None = None,
 ) -> "Silo":
     """A silo whose graph is the one that the privacy mechanism leaves it to work with.
 
@@ -76,8 +78,10 @@ def open_silo(
         device: where it computes.
         secret: the source of its random draws. None takes the run's seed, which everybody knows:
             a simulation can be repeated, and its noise removed again.
+        links: its keys for messages to other silos; None where no silo sends any.
     """
-    silo = Silo(client, graph, spec, device, secret.for_run(graph, spec) if secret else None)
+    root = secret.for_run(graph, spec) if secret else None
+    silo = Silo(client, graph, spec, device, root, links)
     if spec.privacy.sums:
         draw = secret.for_sums(graph) if secret else silo.seeds.child("privacy").stream
         return replace(silo, graph=aggregated(graph, spec, draw))
@@ -100,6 +104,7 @@ class Silo:
         spec: what was agreed.
         device: where it computes.
         secret: root of its random streams in this run; None takes the run's seed.
+        links: its keys for messages to other silos; None where no silo sends any.
     """
 
     client: int
@@ -107,6 +112,7 @@ class Silo:
     spec: LearningSpec
     device: torch.device
     secret: int | None = None
+    links: LinkKeys | None = None
 
     @cached_property
     def table(self) -> FeatureTable:

@@ -1,5 +1,6 @@
 """Clients in one process: those of a worker, or all of them if there is a single worker."""
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +19,7 @@ from feddep.learning.silo import Silo, open_silo
 from feddep.learning.spec import LearningSpec
 from feddep.learning.trainer import train
 from feddep.models.kernels import FeatureTable
+from feddep.privacy.pair_keys import LinkKeys
 
 
 def choose_device(name: str) -> torch.device:
@@ -46,6 +48,7 @@ class ClientPool:
         graphs: the clients' graphs, by client number.
         whole: loads the whole graph, for measurements only; no client half ever sees it.
         states: the clients' states, by client number; a new client's is empty.
+        names: of all silos, in the clients' order, where clients may be linked.
 
     Attributes:
         clients: the clients, by client number.
@@ -58,11 +61,12 @@ class ClientPool:
     whole: Callable[[], Graph]
     states: dict[int, State] = field(default_factory=dict)
     kept: dict[int, State] = field(default_factory=dict)
+    names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.clients = {
             client: Client(
-                open_silo(client, graph, self.spec, self.device),
+                open_silo(client, graph, self.spec, self.device, links=self._link_keys(client)),
                 self.method.phases,
                 self.spec,
                 graph.nodes,
@@ -72,6 +76,13 @@ class ClientPool:
         self._whole: tuple[Graph, FeatureTable] | None = None
         for client in self.graphs:
             self.states.setdefault(client, {})
+
+    def _link_keys(self, client: int) -> LinkKeys | None:
+        """Of a simulated silo: everybody can derive them from the spec."""
+        if not self.names:
+            return None
+        run = hashlib.sha256(f"{self.method.name} {self.spec!r}".encode()).hexdigest()
+        return LinkKeys.simulated(self.spec.seed, f"simulation {run}", client, self.names)
 
     def handle(self, requests: Sequence[Request]) -> list[Reply]:
         """Answers each request with the state of its client."""

@@ -56,6 +56,7 @@ class InProcess:
         self._shards, self._method, self._spec = shards, method, spec
         self._device = choose_device(device)
         self.clients = 1 if method.whole_graph else shards.clients
+        self._names = list(shards.client_names[: self.clients])
         self._worker_count = min(workers, self.clients)
         self._workers: list[_Worker] = []
         self._cleanup = ExitStack()
@@ -76,7 +77,12 @@ class InProcess:
             else:
                 graphs = dict(enumerate(client_graphs(self._shards, self._method)))
             self._pool = ClientPool(
-                self._method, self._spec, self._device, graphs, lambda: self._shards.graph
+                self._method,
+                self._spec,
+                self._device,
+                graphs,
+                lambda: self._shards.graph,
+                names=self._names,
             )
             warm_up(self._device)
             # Only after the first use is the linear algebra behind numba loaded and can be limited.
@@ -203,6 +209,7 @@ class InProcess:
                     "method": self._method.name,
                     "spec": asdict(self._spec),
                     "device": str(self._device),
+                    "names": self._names,
                 },
             )
             self._cleanup.callback(worker.stop)

@@ -74,6 +74,7 @@ def open_pool(start: Mapping[str, Any]) -> ClientPool:
         device=device,
         graphs={c: open_graph(folder / f"client-{c}") for c in start["clients"]},
         whole=partial(open_graph, folder / "whole"),
+        names=start.get("names", ()),
     )
 
 
