@@ -37,6 +37,7 @@ from feddep.graph.files import (
 )
 from feddep.graph.graph import Array, Features, Graph, Part
 from feddep.graph.outside import OutsideLinks
+from feddep.graph.schema import Column, Schema
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -63,7 +64,16 @@ class _GraphManifest(Manifest):
     classes: NonNegativeInt
     ids: Literal["integer", "text"]  # "7" may be either
     outside_ids: Literal["integer", "text"] | None = None
+    columns: tuple[Column, ...] | None = None
+    class_names: tuple[str, ...] | None = None
     files: dict[str, str]
+
+    @property
+    def known_schema(self) -> Schema | None:
+        """What the columns and classes mean, if the folder says so."""
+        if self.columns is None:
+            return None
+        return Schema(self.columns, self.class_names or ())
 
 
 def write_graph(graph: Graph, folder: AnyPath, *, overwrite: bool = False) -> None:
@@ -107,6 +117,7 @@ def read_graph(folder: AnyPath) -> Graph:
             split=split,
             name=manifest.name,
             outside=outside,
+            schema=manifest.known_schema,
         )
     _check_count(folder, "edges", graph.edges, manifest.edges)
     _check_count(folder, "feature columns", graph.feature_count, manifest.feature_count)
@@ -138,6 +149,8 @@ def fill_graph_folder(graph: Graph, folder: Path) -> None:
         classes=graph.classes,
         ids=_kind(graph.node_ids),
         outside_ids=None if graph.outside is None else _kind(graph.outside.ids),
+        columns=None if graph.schema is None else graph.schema.columns,
+        class_names=None if graph.schema is None else graph.schema.classes,
         files=hash_files(folder, files),
     )
     write_manifest(folder, manifest)

@@ -13,9 +13,13 @@ from numba import njit
 from feddep.errors import InputError
 from feddep.graph.csr import check_sparse
 from feddep.graph.outside import OutsideLinks
+from feddep.graph.schema import Schema
 
 Array = npt.NDArray[Any]
 Features = npt.NDArray[np.float32] | sp.csr_array
+
+LARGEST_CLASSES = 65_536
+"""More are a mistake, such as account numbers read as labels; each would take memory."""
 
 
 class Part(IntEnum):
@@ -43,6 +47,7 @@ class Graph:
         split: ``(n,)`` int8, a :class:`Part` for every node.
         name: what the graph is called in records.
         outside: links to nodes of other silos, where the owner knows them.
+        schema: what the feature columns and classes mean; None where nobody said.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -54,10 +59,12 @@ class Graph:
     split: npt.NDArray[np.int8]
     name: str = "graph"
     outside: OutsideLinks | None = None
+    schema: Schema | None = None
 
     def __post_init__(self) -> None:
         _check_adjacency(self.indptr, self.indices)
         _check_features(self.features, self.nodes)
+        _check_schema(self.schema, self.feature_count, self.classes)
         _check_labels(self.labels, self.split, self.classes, self.nodes)
         if self.node_ids.shape != (self.nodes,):
             raise InputError(
@@ -89,6 +96,7 @@ class Graph:
         split: npt.ArrayLike | None = None,
         name: str = "graph",
         outside: OutsideLinks | None = None,
+        schema: Schema | None = None,
     ) -> Self:
         """Builds a graph from ``(E, 2)`` node numbers; drops direction, repeats and self-loops.
 
@@ -110,6 +118,7 @@ class Graph:
             split=np.zeros(nodes, np.int8) if split is None else np.array(split, dtype=np.int8),
             name=name,
             outside=outside,
+            schema=schema,
         )
 
     @property
@@ -171,6 +180,7 @@ class Graph:
             split=self.split[chosen],
             name=self.name if name is None else name,
             outside=self.outside and self.outside.among(chosen, self.nodes),
+            schema=self.schema,
         )
 
     def with_edges(self, edges: npt.ArrayLike) -> "Graph":
@@ -312,11 +322,27 @@ def _check_features(features: Features, nodes: int) -> None:
         )
 
 
+def _check_schema(schema: Schema | None, columns: int, classes: int) -> None:
+    if schema is None:
+        return
+    if len(schema.features) != columns:
+        raise InputError(
+            f"the schema names {len(schema.features)} feature columns (got {columns} of them)"
+        )
+    if schema.classes and len(schema.classes) != classes:
+        raise InputError(f"the schema names {len(schema.classes)} classes (got {classes})")
+
+
 def _check_labels(labels: Array, split: Array, classes: int, nodes: int) -> None:
     if labels.shape != (nodes,) or split.shape != (nodes,):
         raise InputError(
             f"expected a label and a part for each of {nodes} nodes "
             f"(got {labels.shape} and {split.shape})"
+        )
+    if classes > LARGEST_CLASSES:
+        raise InputError(
+            f"a label of {classes - 1} would make {classes} classes, of which at most "
+            f"{LARGEST_CLASSES} are possible; number the classes from 0"
         )
     if labels.min() < -1 or labels.max() >= classes:
         raise InputError(

@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from pydantic import NonNegativeInt, PositiveInt
 
 from feddep.errors import DataError, InputError
+from feddep.graph.arranging import arranged
 from feddep.graph.files import (
     MANIFEST,
     AnyPath,
@@ -247,6 +248,7 @@ def read_shards(folder: AnyPath) -> Shards:
     order = _read_order(folder / _ORDER, sum(client.nodes for client in clients))
     owner = np.empty(len(order), np.int32)
     owner[order] = np.repeat(np.arange(len(clients)), [client.nodes for client in clients])
+    clients = [arranged(client, clients[0].schema, clients[0].name) for client in clients]
     graph = _whole_graph(clients, order, manifest, folder)
     outside = tuple(_as_in_shard(c, order[owner[order] == i]) for i, c in enumerate(clients))
     return Shards(
@@ -322,6 +324,7 @@ def _whole_graph(
             node_ids=ids,
             split=np.concatenate([client.split for client in clients])[row_of],
             name=manifest.data_set,
+            schema=clients[0].schema,
         )
 
 

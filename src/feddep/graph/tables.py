@@ -13,6 +13,12 @@ from feddep.errors import InputError
 from feddep.graph.files import AnyPath, expected_at
 from feddep.graph.folder import EDGE_COLUMNS, NODE_COLUMNS, PART_NAMES, read_features
 from feddep.graph.graph import Graph
+from feddep.graph.schema import Schema, in_order
+
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "<na>", "#n/a"})
+"""What a cell holds where something is not known, in lower case."""
+
+_KEPT = 256  # whole labels up to here are class numbers, so that a silo may lack a class
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -30,8 +36,9 @@ def read_tables(
 
     Args:
         nodes: a table with a column ``id`` (whole numbers or text). Optional: ``label``, where
-            whole numbers are kept and other labels are numbered in sorted order, empty is unknown;
-            and ``split``, train, val, test or empty. All other columns are numeric features.
+            whole numbers below 256 are kept and others are numbered in order, numbers as numbers;
+            empty, NA and nan are unknown; and ``split``, train, val, test or empty. All other
+            columns with a name are numeric features.
         edges: a table with columns ``source`` and ``target``; without these names, its first two
             columns. Direction, repeats and self-loops are dropped; further columns are ignored.
         features: an .npy table, or an .npz as from ``scipy.sparse.save_npz``, with a row per row of
@@ -46,6 +53,7 @@ def read_tables(
     nodes_path, edges_path = Path(nodes), Path(edges)
     table = _read_node_table(nodes_path, with_features=features is None)
     labels, classes = _number_labels(table, class_names)
+    schema = Schema.of_numbers(table.feature_names, classes) if features is None else None
     split = _part_codes(table)
     matrix = table.feature_matrix() if features is None else read_features(Path(features))
     if matrix.shape[0] != len(table.ids):
@@ -59,10 +67,11 @@ def read_tables(
         pairs,
         matrix,
         labels,
-        classes=classes,
+        classes=len(classes),
         node_ids=np.array(table.ids) if numbers is None else numbers,
         split=split,
         name=name,
+        schema=schema,
     )
 
 
@@ -109,7 +118,9 @@ def _read_node_table(path: Path, *, with_features: bool) -> _NodeTable:
         raise InputError(expected_at(path, 1, "a column 'id'", ",".join(header)))
     if len(set(header)) != len(header):
         raise InputError(expected_at(path, 1, "different names for all columns", ",".join(header)))
-    others = [i for i, column in enumerate(header) if column not in place] if with_features else []
+    # A column without a name is the row number that some tools write: no feature.
+    others = [i for i, column in enumerate(header) if column and column not in place]
+    others = others if with_features else []
     if with_features and not others:
         raise InputError(
             f"{path} has no feature columns; add some, or give a file of features "
@@ -119,7 +130,7 @@ def _read_node_table(path: Path, *, with_features: bool) -> _NodeTable:
     for line, row in rows:
         table.lines.append(line)
         table.ids.append(row[place["id"]])
-        table.labels.append(row[place["label"]] if "label" in place else "")
+        table.labels.append(_known(row[place["label"]]) if "label" in place else "")
         table.parts.append(row[place["split"]] if "split" in place else "")
         table.add_features(line, [row[i] for i in others])
     _check_ids(table)
@@ -140,21 +151,22 @@ def _check_ids(table: _NodeTable) -> None:
 
 def _number_labels(
     table: _NodeTable, class_names: Sequence[str] | None
-) -> tuple[Longs, int | None]:
-    """Labels as class numbers, -1 where empty, and the number of classes if the names tell it."""
+) -> tuple[Longs, Sequence[str]]:
+    """Labels as class numbers, -1 where unknown, and the names of the classes."""
     known = [label for label in table.labels if label]
     if class_names is None:
         numbers = _whole_numbers(known)
-        if numbers is not None:
-            return _fill_known(table.labels, numbers), None
-        class_names = sorted(set(known))
+        if numbers is not None and -1 <= numbers.min(initial=0) <= numbers.max(initial=0) < _KEPT:
+            count = int(numbers.max(initial=-1)) + 1
+            return _fill_known(table.labels, numbers), [str(number) for number in range(count)]
+        class_names = in_order(set(known))
     number_of = {name: number for number, name in enumerate(class_names)}
     for line, label in zip(table.lines, table.labels, strict=True):
         if label and label not in number_of:
             names = f"a label of {', '.join(class_names)}"
             raise InputError(expected_at(table.path, line, names, label))
     codes = np.array([number_of[label] for label in known], np.int64)
-    return _fill_known(table.labels, codes), len(class_names)
+    return _fill_known(table.labels, codes), class_names
 
 
 def _fill_known(labels: Sequence[str], numbers: Longs) -> Longs:
@@ -229,6 +241,11 @@ def _whole_numbers(texts: Sequence[str]) -> Longs | None:
     except (ValueError, OverflowError):
         return None
     return numbers if (numbers.astype(np.str_) == written).all() else None
+
+
+def _known(label: str) -> str:
+    """The label, or nothing where it says that there is none."""
+    return "" if label.lower() in MISSING else label
 
 
 def _is_number(cell: str) -> bool:

@@ -49,7 +49,7 @@ def aggregated(graph: Graph, spec: LearningSpec, draw: Draw | None) -> Graph:
     length = float(np.sqrt(np.mean(_norms(graph.features) ** 2)))
     scale = min(length, _LARGEST_SCALE) or 1.0
     columns = np.hstack([np.pad(scale * rows, absent) for rows in sums]).astype(np.float32)
-    return replace(graph.with_edges([]), features=_beside(graph.features, columns))
+    return replace(graph.with_edges([]), features=_beside(graph.features, columns), schema=None)
 
 
 def encodings(graph: Graph) -> Floats:

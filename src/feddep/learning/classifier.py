@@ -1,7 +1,7 @@
 """A trained classifier, ready to use: predictions for a graph."""
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from feddep.errors import InputError
+from feddep.graph.arranging import arranged
 from feddep.graph.graph import Graph, Part
+from feddep.graph.schema import Schema, places
 from feddep.learning.aggregates import aggregated
 from feddep.learning.evaluation import predict
 from feddep.learning.mending import Mended
@@ -19,6 +21,8 @@ from feddep.learning.threads import one_thread
 from feddep.models.sage import Convolution
 from feddep.models.weights import Weights
 
+Floats = npt.NDArray[Any]
+
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
@@ -27,10 +31,12 @@ class Classifier:
     Args:
         spec: the shape it was trained with.
         weights: its parameters by name.
+        schema: what its feature columns and classes mean, if the data said so.
     """
 
     spec: LearningSpec
     weights: Weights
+    schema: Schema | None = None
 
     def __repr__(self) -> str:
         count = sum(array.size for array in self.weights.values())
@@ -42,15 +48,24 @@ class Classifier:
     def probabilities(self, graph: Graph) -> npt.NDArray[np.float64]:
         """Softmax over the classes for every node, ``(n, classes)``.
 
-        In double precision: scores that differ do not become equal.
+        In double precision: scores that differ do not become equal. Columns and classes are
+        matched by name where both sides have a schema; classes come in the graph's own order.
         """
-        return softmax(self.scores(self.mended_with_nothing(graph)))
+        return self.as_in(graph, softmax(self.scores(self.mended_with_nothing(graph))))
 
     def predict(self, graph: Graph) -> npt.NDArray[np.int64]:
         """The most probable class of every node, ``(n,)``."""
-        scores = self.scores(self.mended_with_nothing(graph))
-        chosen: npt.NDArray[np.int64] = scores.argmax(dim=1).numpy()
+        scores = self.scores(self.mended_with_nothing(graph)).numpy()
+        chosen: npt.NDArray[np.int64] = self.as_in(graph, scores).argmax(axis=1)
         return chosen
+
+    def as_in(self, graph: Graph, scores: Floats) -> Floats:
+        """Scores of classes, ``(n, classes)``, in the order of the graph's own classes."""
+        theirs = () if graph.schema is None else graph.schema.classes
+        ours = () if self.schema is None else self.schema.classes
+        if theirs == ours or not theirs or not ours:
+            return scores
+        return scores[:, places(ours, theirs)]
 
     def mended_with_nothing(self, graph: Graph) -> Mended:
         """The graph as it is, z̄ = 0: the paper's inference."""
@@ -64,6 +79,7 @@ class Classifier:
                 on, or has no training nodes for an encoder.
         """
         check_graph(graph)
+        graph = arranged(graph, self.schema)
         if graph.feature_count != self.spec.features:
             raise InputError(
                 f"this classifier was trained on {self.spec.features} features "

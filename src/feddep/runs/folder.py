@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from feddep.errors import DataError, InputError
 from feddep.federation.messages import Arrays, pack, unpack
+from feddep.graph.schema import Schema
 from feddep.privacy.events import Events, to_plain
 from feddep.runs.clients import ClientPart
 from feddep.runs.files import Record, read_record, write_atomically
@@ -145,6 +146,7 @@ class RunFolder:
         classifiers: Sequence[Arrays],
         clients: Mapping[int, ClientPart] | None = None,
         events_by_client: Sequence[Events] = (),
+        schema: Schema | None = None,
     ) -> None:
         """Stores the results; the record comes last, so that its presence means a complete run.
 
@@ -154,10 +156,11 @@ class RunFolder:
             classifiers: the weights at the best round, unless silos keep them.
             clients: what each client has besides, so that its subgraph can be mended again.
             events_by_client: what each client's mechanisms did and what left it.
+            schema: what the classifiers' feature columns and classes mean, if known.
         """
         self.write_history(history)
         if classifiers:  # otherwise they stayed with the silos
-            write_model(self.path / "model.safetensors", classifiers)
+            write_model(self.path / "model.safetensors", classifiers, schema)
         for client, part in (clients or {}).items():
             part.write(client_folder(self.path, client))
         if events_by_client:

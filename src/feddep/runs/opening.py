@@ -16,7 +16,7 @@ from feddep.runs.files import SILO_RECORD, Record, read_record
 from feddep.runs.folder import client_folder
 from feddep.runs.old_formats import events_file, read_spec
 from feddep.runs.result import Result
-from feddep.runs.weight_files import check_weights, read_arrays, shapes_of, split_model
+from feddep.runs.weight_files import check_weights, read_arrays, schema_in, shapes_of, split_model
 from feddep.scenario.build import learning_spec_of
 
 
@@ -106,7 +106,7 @@ def _models(
     """The classifier, or one for each client; none where silos keep their own."""
     if not file.exists() and not method.discloses:
         return []
-    arrays, _ = read_arrays(file)
+    arrays, about = read_arrays(file)
     found = split_model(arrays, clients)
     if not method.discloses and len(found) != clients:
         raise DataError(
@@ -116,7 +116,8 @@ def _models(
     expected = shapes_of(learning.classifier())
     for weights in found:
         check_weights(file, weights, expected)
-    return [Classifier(learning, weights) for weights in found]
+    schema = schema_in(file, about)
+    return [Classifier(learning, weights, schema) for weights in found]
 
 
 def _clients(path: Path, learning: LearningSpec, count: int) -> dict[int, ClientPart]:

@@ -88,7 +88,8 @@ def run(
         # Clients that keep their memories to themselves are asked for nothing.
         kept, states = runtime.kept(), runtime.states()
     clients = _parts_of(before, kept, states)
-    models = [Classifier(learning, weights) for weights in journal.classifiers]
+    schema = shards.graph.schema
+    models = [Classifier(learning, weights, schema) for weights in journal.classifiers]
     events_by_client = _events_of(before, journal)
     generation = _measured_generation(journal, method, models, shards, clients, states)
     seconds = {"loading": loading_seconds, "setup": journal.began - started}
@@ -101,7 +102,9 @@ def run(
     )
     record = _record_of(spec, shards, journal, seconds, privacy, generation)
     if folder is not None:
-        folder.finish(record, journal.history, journal.classifiers, clients, events_by_client)
+        folder.finish(
+            record, journal.history, journal.classifiers, clients, events_by_client, schema
+        )
     return Result(spec, record, journal.history, models, clients, events_by_client)
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from feddep.algorithms import find_method
 from feddep.errors import InputError
+from feddep.graph.arranging import arranged
 from feddep.graph.graph import Graph
 from feddep.learning.classifier import Classifier, check_graph, softmax
 from feddep.models.weights import Weights
@@ -153,10 +154,10 @@ class Result:
             known = ", ".join(map(str, sorted(self.clients))) or "none: silos keep their own"
             raise InputError(f"this run knows about clients {known} (got {client})")
         model = self.models[client] if len(self.models) > 1 else self.model
-        graph = self._with_columns(graph, model)
+        asked, graph = graph, self._with_columns(arranged(graph, model.schema), model)
         method = find_method(self.spec.method)
         mended = mended_for(model, graph, method, client, self.clients[client])
-        return softmax(model.scores(mended)[: graph.nodes])
+        return model.as_in(asked, softmax(model.scores(mended)[: graph.nodes]))
 
     def _with_columns(self, graph: Graph, model: Classifier) -> Graph:
         """The graph with the columns of the run, where that took a share of them."""
@@ -178,12 +179,15 @@ class Result:
             )
         folder = RunFolder.claim(Path(path), self.spec, resume=False)
         weights = [model.weights for model in self.models]
-        folder.finish(self.record, self.history, weights, self.clients, self.events_by_client)
+        schema = self.models[0].schema if self.models else None
+        folder.finish(
+            self.record, self.history, weights, self.clients, self.events_by_client, schema
+        )
         return folder.path
 
 
 def _same_models(one: Sequence[Classifier], other: Sequence[Classifier]) -> bool:
     return len(one) == len(other) and all(
-        a.spec == b.spec and same_arrays(a.weights, b.weights)
+        (a.spec, a.schema) == (b.spec, b.schema) and same_arrays(a.weights, b.weights)
         for a, b in zip(one, other, strict=True)
     )

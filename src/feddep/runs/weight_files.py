@@ -1,5 +1,6 @@
 """Weights and other arrays on disk, as safetensors; what is read back is checked first."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from torch import nn
 
-from feddep.errors import DataError
+from feddep.errors import DataError, InputError
 from feddep.federation.messages import Arrays, group, grouped
+from feddep.graph.schema import Schema
 from feddep.runs.files import write_atomically
 
 Shapes = Mapping[str, tuple[int, ...]]
 """What a file should hold: every name with its shape."""
 
+_SCHEMA = "schema"
 _BROKEN = (SafetensorError, OSError, LookupError, TypeError, ValueError)
 
 
@@ -41,14 +44,28 @@ def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         raise DataError(f"{path} is damaged or not a safetensors file ({error})") from None
 
 
-def write_model(path: Path, classifiers: Sequence[Arrays]) -> None:
+def write_model(path: Path, classifiers: Sequence[Arrays], schema: Schema | None = None) -> None:
     """Writes one classifier under its own names; several, each under ``client-i/``."""
     arrays = dict(classifiers[0])
     if len(classifiers) > 1:
         arrays = {}
         for client, classifier in enumerate(classifiers):
             arrays |= grouped(_client(client), classifier)
-    write_arrays(path, arrays)
+    write_arrays(path, arrays, None if schema is None else {_SCHEMA: json.dumps(schema.to_plain())})
+
+
+def schema_in(path: Path, about: Mapping[str, str]) -> Schema | None:
+    """The schema that :func:`write_model` stored with the weights, if there was one.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    if _SCHEMA not in about:
+        return None
+    try:
+        return Schema.from_plain(json.loads(about[_SCHEMA]))
+    except (InputError, TypeError, ValueError) as error:
+        raise DataError(f"{path}: {error}") from None
 
 
 def split_model(arrays: Arrays, count: int) -> list[Arrays]:

@@ -15,6 +15,7 @@ from feddep.algorithms.method import Method
 from feddep.errors import InputError, unknown
 from feddep.federation.messages import State, grouped
 from feddep.graph import datasets, partition, splits, synthetic
+from feddep.graph.arranging import canonical
 from feddep.graph.files import MANIFEST, format_of
 from feddep.graph.folder import is_graph_folder, read_graph
 from feddep.graph.graph import Graph, Part
@@ -122,11 +123,13 @@ def build(spec: RunSpec) -> Shards:
 
 
 def prepare(shards: Shards, spec: RunSpec) -> Shards:
-    """The shards with the features that the spec leaves them.
+    """The shards with the features that the spec leaves them, in the order of their names.
 
     Raises:
         InputError: they cannot be trained on.
     """
+    if shards.graph.schema is not None:
+        shards = replace(shards, graph=canonical(shards.graph))
     if spec.feature_share < 1:
         shards = replace(shards, graph=with_fewer_columns(shards.graph, spec))
     check_trainable(shards)
@@ -138,7 +141,7 @@ def with_fewer_columns(graph: Graph, spec: RunSpec) -> Graph:
     count = max(1, round(spec.feature_share * graph.feature_count))
     rng = Seeds(spec.seed).stream("feature_share")
     columns = np.sort(rng.permutation(graph.feature_count)[:count])
-    return replace(graph, features=graph.features[:, columns])
+    return replace(graph, features=graph.features[:, columns], schema=None)
 
 
 def split_and_partition(

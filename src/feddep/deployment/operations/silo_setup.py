@@ -12,6 +12,7 @@ from feddep.deployment.protocol.memory import Files, Pieces
 from feddep.deployment.protocol.silo_service import SiloService
 from feddep.errors import DataError
 from feddep.graph import splits
+from feddep.graph.arranging import canonical
 from feddep.graph.folder import read_graph
 from feddep.graph.graph import Graph, Part
 from feddep.seeding import Seeds
@@ -41,8 +42,11 @@ def open_service(config: Path) -> tuple[SiloService, Callable[[str], Pieces]]:
 
 
 def own_graph(folder: Path, seed: int) -> Graph:
-    """A silo's graph. If it has no split, one is drawn: 60/20/20 of every class."""
-    graph = read_graph(folder)
+    """A silo's graph, columns in the order of their names.
+
+    If it has no split, one is drawn: 60/20/20 of every class.
+    """
+    graph = canonical(read_graph(folder))
     if (graph.split == Part.NONE).all():
         graph = graph.with_split(splits.draw(graph, splits.SplitSpec(), Seeds(seed)))
     return graph

@@ -100,6 +100,7 @@ def federate(
             f"{spec.partition.clients}; set partition.clients, or stop the others"
         )
     _check_versions(met)
+    _check_schemas(met)
     members = _met_again([member for member, _ in earlier], met) if earlier else _first_met(met)
     agreement = _agreement(run_name(folder.path, spec), spec, members)
     remote_runtime = RemoteRuntime(
@@ -180,6 +181,17 @@ def _check_versions(met: Introductions) -> None:
         raise InputError(
             f"the server has feddep {here}, but {', '.join(sorted(wrong))}; install the same "
             "version everywhere"
+        )
+
+
+def _check_schemas(met: Introductions) -> None:
+    """Silos whose columns or classes differ are refused; what differs is theirs to find out."""
+    digests = {_name(own): str(own.get("schema") or "unnamed")[:12] for own in met.values()}
+    if len(set(digests.values())) > 1:
+        told = ", ".join(f"{name}: {one_line(digest)}" for name, digest in sorted(digests.items()))
+        raise InputError(
+            f"the silos' columns or classes are not the same (hashes of their schemas: {told}); "
+            "compare them with feddep schema join, and import every silo's tables by the result"
         )
 
 

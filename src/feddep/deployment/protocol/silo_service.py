@@ -106,6 +106,7 @@ class SiloService:
                 "features": graph.feature_count,
                 "classes": graph.classes,
                 "version": versions()["feddep"],
+                **({} if graph.schema is None else {"schema": graph.schema.digest()}),
             }
         )
 
@@ -333,7 +334,7 @@ class SiloService:
         own = group(state if kept is None else kept, "classifier")
         classifier = group(envelope.arrays, "classifier") or own
         if classifier:
-            write_model(folder / "model.safetensors", [classifier])
+            write_model(folder / "model.safetensors", [classifier], self.graph().schema)
         draws: Draws = "seed" if self.secret is None else "secret"
         ClientPart.from_memory(fingerprint(self.graph()), kept, state, draws).write(folder)
         write_atomically(folder / "spec.toml", known["spec"])
