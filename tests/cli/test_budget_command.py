@@ -141,6 +141,16 @@ class TestStatement:
             assert told in text, told
         assert head in (silo / "privacy-statement.html").read_text()
 
+    def test_of_several_edges_of_a_node(self, feddep, silo, small_shards):
+        allow(silo, "budget_epsilon = 2", "budget_delta = 1e-6")
+        sums = {"privacy.mechanism": "aggregation-perturbation", "privacy.delta": 1e-6}
+        ask(silo, "a", small_shards[0], **sums, **{"privacy.epsilon": 1, "privacy.max_degree": 3})
+        assert feddep("statement", silo / "silo.toml").code == 0
+        text = (silo / "privacy-statement.md").read_text()
+        assert "Up to 3 edges of one node, all together, inside one silo are protected" in text
+        assert "Whether up to 3 given edges of one node exist changes the odds" in text
+        assert "Whether a given edge exists" not in text
+
     def test_the_last_run_unless_one_is_named(self, feddep, spent, tmp_path):
         silo, _ = spent
         assert feddep("statement", silo / "silo.toml", "--out", "new").code == 0

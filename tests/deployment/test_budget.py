@@ -244,7 +244,7 @@ class TestOtherData:
         silo(request(known))
         path = own.service.disclosures.path
         (path.parent / "disclosures.jsonl.head").unlink()
-        fields = json.loads(path.read_text().splitlines()[1])
+        fields = json.loads(path.read_text().splitlines()[2])
         fields |= {"number": 1, "previous": "0" * 64}
         del fields["hash"]
         path.write_bytes(canonical({**fields, "hash": entry_hash(fields)}) + b"\n")

@@ -192,7 +192,7 @@ class TestDisclosureLog:
             silo(request(agreement))
         path = silo.service.disclosures.path
         assert len(lines(silo)) == 2
-        assert verify(path).lines == 3, "the agreement has one too"
+        assert verify(path).lines == 4, "the agreement has one too, and that the run began"
         assert sent(path, "run")["classifier"] == 2
 
     def test_what_the_silo_agrees_to_or_not_stands_there(self, silo, agreement, graph):

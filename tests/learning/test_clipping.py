@@ -4,6 +4,8 @@ What an example adds is read off the weights after one step without noise. The r
 that the old weights vanish beside the step.
 """
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -17,6 +19,8 @@ from feddep.models.dropout import DropoutStream
 from feddep.models.sage import FusedSage, ModelSpec
 from feddep.models.sgd import SageSgd
 from feddep.models.weights import from_arrays, to_arrays
+from feddep.privacy import noise
+from feddep.privacy.secret_stream import SecretStream
 
 NODES, COLUMNS, CLASSES, CLIP = 24, 10, 3, 0.7
 RATE = 2.0**120
@@ -139,3 +143,58 @@ def test_an_example_that_is_not_finite_adds_nothing_and_spoils_no_other():
     everybody, without = (added(spec, graph, weights, t) for t in (np.arange(NODES), others))
     assert without.any()
     np.testing.assert_array_equal(everybody, without)
+
+
+def sums_before_noise(monkeypatch, graph, weights, spec, rng, clip=CLIP):
+    """What is summed in one step, before any noise hides it: ``(weights,)`` in float64."""
+    seen = []
+
+    @contextmanager
+    def watched(rng, arrays, spread):
+        with noise.noised_sum(rng, arrays, 0.0):
+            yield
+            seen.append(np.concatenate([a.astype(np.float64).ravel() for a in arrays]))
+
+    monkeypatch.setattr("feddep.learning.dp_sgd.noised_sum", watched)
+    model = FusedSage(spec, graph.feature_count, CLASSES)
+    from_arrays(model, weights)
+    sgd = SageSgd(model, graph.features, graph.labels, rate=1, decay=0, dropout=DropoutStream(0, 0))
+    dp_sgd(
+        sgd,
+        graph,
+        layers=spec.layers,
+        batch_size=len(graph.members(Part.TRAIN)),
+        epochs=1,
+        rate=1.0,
+        noise=1.0,
+        clip=clip,
+        rng=rng,
+    )
+    return seen[0]
+
+
+def test_one_example_among_thousands_adds_no_more_than_the_clip_norm(monkeypatch):
+    """A server may ask for one batch of all nodes: then the sum is thousands of times as long.
+
+    In float32 the rounding of every later addition moves with an example that comes first, and the
+    sum by more than C.
+    """
+    count, spec, width = 4000, ModelSpec(layers=1, hidden=2), 2
+    rng = np.random.default_rng(0)
+    weights = {
+        name: rng.random(array.shape).astype(np.float32)
+        for name, array in to_arrays(FusedSage(spec, width, CLASSES)).items()
+    }
+    split, labels = np.full(count, Part.TRAIN), np.zeros(count, int)
+    added = []
+    for first in rng.random((6, width)):
+        features = np.vstack([first[None], np.full((count - 1, width), 5.0)])
+        graph = Graph.from_edges([], features, labels, split=split)
+        other = graph.with_split([Part.TEST, *split[1:]])
+        sums = [
+            sums_before_noise(monkeypatch, own, weights, spec, SecretStream(bytes(32)), clip=0.01)
+            for own in (graph, other)
+        ]
+        added.append(np.linalg.norm(sums[0] - sums[1]))
+    assert min(added) > 0.005
+    assert max(added) <= 0.01 * (1 + 1e-5)

@@ -9,9 +9,16 @@ import pytest
 import feddep
 from feddep.errors import DataError
 from feddep.privacy.accountant import Guarantee
-from feddep.privacy.events import NoisedSums
+from feddep.privacy.events import NoisedSums, ToldToSilos
 from feddep.reports.filed_audit import audit_section
-from feddep.reports.filed_run import guarantee, mechanisms, statement_of_run
+from feddep.reports.filed_run import (
+    guarantee,
+    hidden_edges,
+    mechanisms,
+    promise,
+    statement_of_run,
+    told_to_silos,
+)
 from feddep.reports.filing import Filing, Section
 from feddep.reports.table import Table
 
@@ -77,7 +84,11 @@ def test_what_is_promised_nowhere_is_said_first(tmp_path, small_graph):
 
 def test_several_edges_of_a_node_are_a_unit_of_their_own():
     sums = NoisedSums(noise=4.0, hops=2, edges=3, delta=1e-7)
-    (told, _) = guarantee(Guarantee(2.0, 1e-7, "holds"), "", [sums]).body
+    sound = Guarantee(2.0, 1e-7, "holds")
+    assert hidden_edges([sums]) == 3
+    (told, _) = guarantee(sound, "", 3).body
+    assert promise(sound, 3).startswith("Up to 3 edges of one node, all together, inside one silo")
+    assert promise(sound, 1).startswith("One edge inside one silo is protected")
     assert dict(told.rows)["unit of protection"].startswith("up to 3 undirected edges of one node")
     assert "differ in at most 3 edges" in dict(told.rows)["neighbouring relation"]
     assert mechanisms([sums, sums]).rows == [
@@ -87,6 +98,16 @@ def test_several_edges_of_a_node_are_a_unit_of_their_own():
             "one Gaussian mechanism",
         )
     ]
+
+
+def test_what_other_silos_are_told_is_named_once():
+    told = ToldToSilos("links", "the mean of a node's scores", epsilon=2.0, noise_from="secret")
+    plain = ToldToSilos("links", "labels")
+    assert told_to_silos([told, told, plain]) == (
+        "Linked silos are told the mean of a node's scores, with noise of ε = 2 for each node. "
+        "Linked silos are told labels, without noise."
+    )
+    assert told_to_silos([]) == ""
 
 
 def test_texts_are_escaped(tmp_path):

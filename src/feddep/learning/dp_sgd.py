@@ -16,7 +16,7 @@ import numpy as np
 from feddep.graph.graph import Graph, Part
 from feddep.graph.sampling import Lists, separate_ego_graphs
 from feddep.models.sgd import SageSgd
-from feddep.privacy.noise import NoiseStream, noised_sum
+from feddep.privacy.noise import NoiseStream, noised_sum, sum_type
 
 _AT_ONCE = 64  # examples, whose ego-graphs are held side by side
 
@@ -52,7 +52,7 @@ def dp_sgd(
         decay: L2 penalty, which does not depend on the examples.
     """
     nodes = graph.members(Part.TRAIN)
-    weights, total = sgd.weights, sgd.weights.zeros()
+    weights, total = sgd.weights, sgd.weights.zeros(sum_type(rng))
     for _ in range(epochs * math.ceil(len(nodes) / batch_size)):
         chosen = nodes[rng.random(len(nodes)) < batch_size / len(nodes)]
         with noised_sum(rng, total.arrays(), noise * clip):
@@ -64,4 +64,4 @@ def dp_sgd(
             if decay:
                 weight *= np.float32(1 - rate * decay)
             change *= np.float32(rate / batch_size)
-            weight -= change
+            weight -= change.astype(np.float32, copy=False)

@@ -21,7 +21,7 @@ class Product(NamedTuple):
         slopes: G, ``(s, outputs)``.
         order: ``(s,)`` rows, example after example.
         starts: ``(examples + 1,)``
-        total: where the clipped gradients are added, ``(inputs, outputs)``.
+        total: where the clipped gradients are added, ``(inputs, outputs)``; float32 or float64.
         own: room for one of them.
     """
 
@@ -29,7 +29,7 @@ class Product(NamedTuple):
     slopes: Floats
     order: Longs
     starts: Longs
-    total: Floats
+    total: Array
     own: Floats
 
 
@@ -54,7 +54,7 @@ class SparseProduct(NamedTuple):
     slopes: Floats
     order: Longs
     starts: Longs
-    total: Floats
+    total: Array
 
 
 @njit(cache=True, nogil=True, boundscheck=False)

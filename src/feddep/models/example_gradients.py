@@ -11,8 +11,11 @@ Three things must hold for any weights, also for those that a hostile server mak
 - *A gradient that is not finite is left out.* 0 · ∞ would be NaN, and everybody would see it.
 
 So an example adds at most C, up to the rounding of one product, and depends on its own ego-graph
-only. The gradient of a weight matrix is Aᵀ G, with A the layer's input and G the gradient of its
-output, a row for each node that the example's loss depends on.
+only. The sum rounds too: in float32 a batch of m examples may turn one of them into up to
+C(1 + m² 2⁻²⁴), in float64 into C(1 + m² 2⁻⁵³). What a promise rests on is therefore summed in
+float64; a simulation, which promises nothing, in float32. The gradient of a weight matrix is Aᵀ G,
+with A the layer's input and G the gradient of its output, a row for each node that the example's
+loss depends on.
 """
 
 from typing import Any
@@ -61,7 +64,7 @@ def add_clipped(
         labels: of the graph's nodes.
         ego: the examples' ego-graphs side by side, without a node in common.
         owner: ``(s,)`` whose ego-graph each of its nodes is in.
-        total: arrays of the shapes of the weights.
+        total: arrays of the shapes of the weights, of float32 or float64.
         clip: C.
     """
     gradients = _Gradients(len(ego.targets), owner)
@@ -133,7 +136,7 @@ class _Gradients:
 
     def add(self, inputs: Floats, slopes: Floats, total: Floats) -> None:
         """The part of a matrix, for the first nodes."""
-        room = np.empty_like(total)
+        room = np.empty(total.shape, np.float32)
         self._products.append(Product(inputs, slopes, *self._rows(slopes), total, room))
 
     def add_bias(self, slopes: Floats, total: Floats) -> None:

@@ -59,9 +59,12 @@ class Weights:
         layers = (self.input, *self.layers)
         return [*(array for layer in layers for array in layer), *(self.head or ())]
 
-    def zeros(self) -> "Weights":
+    def zeros(self, kind: npt.DTypeLike = np.float32) -> "Weights":
         """Zeros of the same shapes."""
-        like = np.zeros_like
+
+        def like(array: Floats) -> Floats:
+            return np.zeros(array.shape, kind)
+
         return Weights(
             Layer(*map(like, self.input)),
             [Layer(*map(like, layer)) for layer in self.layers],

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable
 
 from feddep.privacy.accountant import flip_epsilon
-from feddep.privacy.aggregation import edge_epsilon
+from feddep.privacy.aggregation import edge_epsilon, sums_event
 from feddep.privacy.edge_level import Steps, composed_epsilon
 from feddep.privacy.events import (
     CappedGradients,
@@ -22,6 +22,8 @@ from feddep.privacy.events import (
     RandomisedResponse,
     SparseResponse,
 )
+from feddep.privacy.response import response_rates
+from feddep.privacy.spec import PrivacySpec
 
 ROUNDING = 1e-9
 """Relative; sums of decimal fractions must not exceed a budget by their last digit."""
@@ -47,6 +49,19 @@ def total_epsilon(events: Iterable[Event], delta: float) -> float:
     share = delta / 2 if sums and trainings else delta
     noised = composed_epsilon(_merged(trainings), share) + edge_epsilon(sums, share)
     return math.fsum(flips) + noised
+
+
+def shown_rates(spec: PrivacySpec) -> list[float] | None:
+    """The rates of a mechanism that shows the same whenever it is asked: q₁ and q₀, or σ and K.
+
+    None where noise is drawn anew in each run.
+    """
+    if spec.sums:
+        event = sums_event(spec)
+        return [event.noise, float(event.hops)]
+    if spec.mechanism == "randomised-response":
+        return [*response_rates(spec.epsilon, spec.keep_edge)]
+    return None
 
 
 def needs_delta(events: Iterable[Event]) -> bool:

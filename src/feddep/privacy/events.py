@@ -157,6 +157,38 @@ class KnownCrossings:
 
 
 @dataclass(frozen=True)
+class ToldToSilos:
+    """Other silos are told something about this silo's nodes, by way of the server or past it.
+
+    A phase declares it beside the messages that carry it, so that statements can name it. It has
+    no price of its own for an edge: what is told leaves in messages, which have theirs.
+
+    Attributes:
+        phase: in which conversation.
+        what: what is told, in a few words that follow "are told".
+        to: who, as the subject of a sentence.
+        epsilon: ε of the noise on what is told about one node; None where there is none.
+        noise_from: ``seed`` in a simulation, whose noise anybody can repeat.
+    """
+
+    phase: str
+    what: str
+    to: str = "linked silos"
+    epsilon: float | None = None
+    noise_from: Literal["seed", "secret"] = "seed"
+
+    @property
+    def sentence(self) -> str:
+        """Who is told what, and under which noise."""
+        hidden = "without noise"
+        if self.epsilon is not None:
+            hidden = f"with noise of ε = {self.epsilon:.3g} for each node"
+            if self.noise_from == "seed":
+                hidden += ", which anybody who knows the seed can remove"
+        return f"{self.to[:1].upper()}{self.to[1:]} are told {self.what}, {hidden}."
+
+
+@dataclass(frozen=True)
 class Message:
     """Something left the client.
 
@@ -184,6 +216,7 @@ Event = (
     | NoisedGradients
     | CappedGradients
     | KnownCrossings
+    | ToldToSilos
     | Message
 )
 Events = Sequence[Event]
@@ -201,6 +234,7 @@ _KINDS: Mapping[str, type] = {
         NoisedGradients,
         CappedGradients,
         KnownCrossings,
+        ToldToSilos,
         Message,
     )
 }

@@ -28,6 +28,15 @@ NoiseStream = np.random.Generator | SecretStream
 _AT_ONCE = 1 << 16
 
 
+def sum_type(rng: NoiseStream) -> npt.DTypeLike:
+    """What terms are added up in before noise hides the sum.
+
+    In float32 the sum of m terms of norm C may change by more than C where one of them changes:
+    the rounding of all later additions moves with it. In float64 that is below C m² 2⁻⁵³.
+    """
+    return np.float64 if isinstance(rng, SecretStream) else np.float32
+
+
 @contextmanager
 def noised_sum(
     rng: NoiseStream, arrays: Sequence[npt.NDArray[Any]], spread: float
@@ -36,7 +45,7 @@ def noised_sum(
 
     Args:
         rng: for the noise.
-        arrays: float32, in C order. What they held before is forgotten.
+        arrays: of the type of :func:`sum_type`, in C order. What they held before is forgotten.
         spread: the noise's standard deviation, σC.
     """
     if not isinstance(rng, SecretStream):

@@ -21,6 +21,7 @@ from feddep.privacy.events import (
     OneShotSampling,
     RandomisedResponse,
     SparseResponse,
+    ToldToSilos,
 )
 from feddep.privacy.meaning import GraphSize, delta_to_set, largest_delta, meaning
 from feddep.privacy.response import attains
@@ -57,7 +58,8 @@ def statement(
     """
     about = _About(mechanism, prices.sound, events_by_client, sizes, planned)
     crossings = any(isinstance(event, KnownCrossings) for event in about.events)
-    return _inside(about) + (_CROSSINGS if crossings else "")
+    told = dict.fromkeys(e.sentence for e in about.events if isinstance(e, ToldToSilos))
+    return " ".join([_inside(about) + (_CROSSINGS if crossings else ""), *told])
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 from feddep.errors import DataError
 from feddep.graph.sources import sha256
 from feddep.privacy.accountant import Guarantee
+from feddep.privacy.aggregation import sums_event
 from feddep.privacy.events import (
     CappedGradients,
     Event,
@@ -17,6 +18,7 @@ from feddep.privacy.events import (
     NoisedSums,
     RandomisedResponse,
     SparseResponse,
+    ToldToSilos,
 )
 from feddep.reports.filing import (
     ADVERSARY,
@@ -33,6 +35,7 @@ from feddep.reports.formatting import size
 from feddep.reports.privacy import of_run
 from feddep.reports.table import Table
 from feddep.runs.files import Record, read_record
+from feddep.runs.old_formats import read_spec
 from feddep.runs.opening import read_events
 
 _SIMULATED = ", against whoever does not know its seed: this was a simulation."
@@ -58,15 +61,16 @@ def statement_of_run(folder: Path, audit: Section) -> Filing:
     privacy = of_run(folder) if events else record["privacy"]
     sound = Guarantee(**privacy["sound"])
     done = [event for own in events for event in own]
+    edges = hidden_edges(done or _asked_for(folder))
     return Filing(
         f"Privacy statement: {record['method']} on {record['dataset']}, seed {record['seed']}",
-        promise(sound, simulated="federation" not in record),
+        promise(sound, edges, simulated="federation" not in record),
         [
-            guarantee(sound, privacy["statement"], done),
+            guarantee(sound, privacy["statement"], edges),
             Section("How it is achieved", [mechanisms(done)]),
             implementation(record["versions"], _noise(record)),
             Section("Against whom", [ADVERSARY]),
-            Section("What left", [_left(record, events)]),
+            Section("What left", [_left(record, events), *filter(None, [told_to_silos(done)])]),
             Section("Spent and left", [_spent(record)]),
             not_covered(),
             audit,
@@ -75,20 +79,25 @@ def statement_of_run(folder: Path, audit: Section) -> Filing:
     )
 
 
-def promise(sound: Guarantee, *, simulated: bool = False) -> str:
+def hidden_edges(events: Sequence[Event]) -> int:
+    """D, the edges of one node that ε is for, all together; 1 is any single edge."""
+    return min((event.edges for event in events if isinstance(event, NoisedSums)), default=1)
+
+
+def promise(sound: Guarantee, edges: int, *, simulated: bool = False) -> str:
     """The promise in a sentence."""
     if sound.epsilon is None or sound.verdict != "holds":
         return "No privacy guarantee is given for single edges."
+    unit = "One edge" if edges == 1 else f"Up to {edges} edges of one node, all together,"
     return (
-        f"One edge inside one silo is protected with ε = {sound.epsilon:.4g} and δ = "
-        f"{sound.delta:.3g}, for everything that left in this run"
+        f"{unit} inside one silo {'is' if edges == 1 else 'are'} protected with ε = "
+        f"{sound.epsilon:.4g} and δ = {sound.delta:.3g}, for everything that left in this run"
         f"{_SIMULATED if simulated else '.'}"
     )
 
 
-def guarantee(sound: Guarantee, words: str, events: Sequence[Event]) -> Section:
+def guarantee(sound: Guarantee, words: str, edges: int) -> Section:
     """What is promised, for which unit and relation, and what that means."""
-    edges = min((event.edges for event in events if isinstance(event, NoisedSums)), default=1)
     epsilon = "unbounded" if sound.epsilon is None else f"{sound.epsilon:.4g}"
     rows = [
         ("verdict", sound.verdict),
@@ -106,6 +115,12 @@ def mechanisms(events: Sequence[Event]) -> Table | str:
     if not rows:
         return "No mechanism acted on the edges, or what acted has no price for one edge."
     return Table(("mechanism", "settings", "accounting"), rows)
+
+
+def told_to_silos(events: Sequence[Event]) -> str:
+    """What other silos are told; empty if nothing."""
+    told = dict.fromkeys(event.sentence for event in events if isinstance(event, ToldToSilos))
+    return " ".join(told)
 
 
 def implementation(versions: Mapping[str, str], noise: str) -> Section:
@@ -148,6 +163,12 @@ def _mechanism(event: Event) -> tuple[str, str, str] | None:
         priced = "silo level, of the updates alone (sensitivity 2C)" if updates else "none"
         return "noise without a price for one edge", settings, priced
     return None
+
+
+def _asked_for(folder: Path) -> list[Event]:
+    """The mechanism of a federation's run, of which the server has no events."""
+    privacy = read_spec(folder / "spec.toml").privacy
+    return [sums_event(privacy)] if privacy.sums else []
 
 
 def _noise(record: Record) -> str:

@@ -12,10 +12,12 @@ from feddep.privacy.events import Event, from_plain
 from feddep.privacy.meaning import GraphSize, meaning
 from feddep.reports.filed_run import (
     guarantee,
+    hidden_edges,
     implementation,
     mechanisms,
     not_covered,
     promise,
+    told_to_silos,
     written,
 )
 from feddep.reports.filing import ADVERSARY, Filing, Section, facts
@@ -39,16 +41,16 @@ def statement_of_silo(books: SiloBooks, run: str | None, audit: Section) -> Fili
         InputError: the log does not know the run.
     """
     agreed = _agreed(books.lines, run)
-    sound = _sound(agreed)
+    sound, edges = _sound(agreed), hidden_edges(_events(agreed))
     return Filing(
         f"Privacy statement: {agreed.run} at {books.name}",
-        promise(sound),
+        promise(sound, edges),
         [
-            guarantee(sound, _words(books, sound), _events(agreed)),
+            guarantee(sound, _words(books, sound, edges), edges),
             Section("How it is achieved", [mechanisms(_events(agreed))]),
             implementation(_versions(agreed), _noise(agreed)),
             Section("Against whom", [ADVERSARY]),
-            Section("What left", [_left(books.lines, agreed.run)]),
+            Section("What left", [_left(books.lines, agreed.run), *_told(agreed)]),
             _spent(books),
             not_covered(),
             audit,
@@ -69,20 +71,21 @@ def _agreed(lines: Sequence[Line], run: str | None) -> Agreed:
 
 
 def _sound(agreed: Agreed) -> Guarantee:
-    if agreed.epsilon is None:
+    if agreed.epsilon is None or (agreed.priced is not None and agreed.priced.key is None):
         return Guarantee(None, 1.0 if agreed.delta is None else agreed.delta, "none")
     return Guarantee(agreed.epsilon, agreed.delta or 0.0, "holds")
 
 
-def _words(books: SiloBooks, sound: Guarantee) -> str:
+def _words(books: SiloBooks, sound: Guarantee, edges: int) -> str:
     if sound.epsilon is None:
         return (
             "Somebody who sees what left may be able to tell whether two nodes are linked: nothing "
             "bounds what it shows."
         )
+    given = "a given edge exists" if edges == 1 else f"up to {edges} given edges of one node exist"
     told = (
-        "Whether a given edge exists changes the odds of anything that an observer sees by a "
-        f"factor of at most e^{sound.epsilon:.3g}"
+        f"Whether {given} changes the odds of anything that an observer sees by a factor of at "
+        f"most e^{sound.epsilon:.3g}"
     )
     told += f", but for a chance of {sound.delta:.3g}. " if sound.delta else ". "
     if books.graph is None:
@@ -100,6 +103,12 @@ def _means(books: SiloBooks, epsilon: float) -> str:
 def _events(agreed: Agreed) -> list[Event]:
     """The mechanisms that bound the run, as the log has them."""
     return from_plain(agreed.priced.events or []) if agreed.priced else []
+
+
+def _told(agreed: Agreed) -> list[str]:
+    """What other silos are told of this one, as its phases declare it."""
+    events = from_plain(agreed.priced.told) if agreed.priced else []
+    return [told_to_silos(events)] if events else []
 
 
 def _versions(agreed: Agreed) -> Mapping[str, str]:

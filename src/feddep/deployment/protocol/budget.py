@@ -1,7 +1,8 @@
 """What a silo's runs have spent of the budget that its owner set, counted from its own log.
 
 A line of the log counts as soon as the silo is about to agree to a run, whether or not the run
-then comes to its end; only a run that was withdrawn before anything left costs nothing. Runs that
+then comes to its end; only a run that was withdrawn before it began costs nothing: one of which an
+answer was worked out has drawn its noise, whether or not the answer left. Runs that
 show the same perturbed graph are one release. Everything else adds up
 (:mod:`feddep.privacy.budget`).
 """
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from feddep.deployment.protocol.log_lines import Agreed, Line, Payload, Withdrawn
+from feddep.deployment.protocol.log_lines import Agreed, Begun, Line, Payload, Withdrawn
 from feddep.errors import DataError
 from feddep.privacy.budget import needs_delta, total_epsilon
 from feddep.privacy.events import Event, from_plain
@@ -97,7 +98,7 @@ def account_of(
     within = [line for line in agreed if line.number > since or line.run in later]
     graphs = {line.graph for line in within if named(line) == data} | {graph}
     ours = [line for line in within if named(line) == data or (line.graph and line.graph in graphs)]
-    idle = _withdrawn(lines) - left
+    idle = _withdrawn(lines) - left - {line.run for line in lines if isinstance(line, Begun)}
     counted = [line for line in ours if line.run not in idle]
     releases = [*_releases(counted, left), *_unexplained(later, agreed, data)]
     nodes = [line.priced.nodes for line in counted if line.priced]

@@ -9,11 +9,12 @@ note :meth:`DisclosureLog.head` elsewhere from time to time, and let :func:`veri
 """
 
 import fcntl
+import json
 import logging
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ import numpy.typing as npt
 from feddep.deployment.protocol.log_lines import (
     GENESIS,
     Agreed,
+    Begun,
     Head,
     Line,
     Payload,
@@ -141,8 +143,12 @@ class DisclosureLog:
             noted=True,
         )
 
+    def begin(self, *, run: str) -> None:
+        """Logs that something is about to be worked out; raises as :meth:`append` does."""
+        self._write({"kind": "begun", "run": run}, _check_not_withdrawn)
+
     def withdraw(self, *, run: str) -> None:
-        """Logs that a run is over before anything left; raises as :meth:`append` does."""
+        """Logs that a run is over before it began; raises as :meth:`append` does."""
         self._write({"kind": "withdrawn", "run": run})
 
     def refuse(self, *, run: str, reason: str) -> None:
@@ -258,6 +264,66 @@ def sent(path: Path, run: str) -> dict[str, int]:
         if isinstance(line, Payload) and line.run == run:
             times.update(counted(line.phase, line.names, line.numbers))
     return dict(times)
+
+
+def spent(path: Path, run: str) -> bool:
+    """Whether something was worked out or left under a run's name.
+
+    Raises:
+        DataError: the chain is broken.
+    """
+    if not path.exists():
+        return False
+    whole, _ = _split(_read(path))
+    return any(
+        isinstance(line, Begun | Payload) and line.run == run for line in walked(path, whole)
+    )
+
+
+def left_apart(path: Path, run: str, but: Hashable = None) -> dict[str, int]:
+    """How often each name of :func:`counted` left in *different* payloads of a run.
+
+    An answer that is handed over again, because the first one was lost on its way, shows nothing
+    new. Lines of other runs are not looked at, so that this is quick for every answer.
+
+    Args:
+        path: of the log.
+        run: the run's name.
+        but: what one payload shows (:func:`shows`), which is not counted.
+    """
+    if not path.exists():
+        return {}
+    whole, _ = _split(_read(path))
+    named = f'"run":{json.dumps(run)}'.encode()
+    seen = {but}
+    times: Counter[str] = Counter()
+    for number, text in enumerate(whole.split(b"\n")[:-1], 1):
+        line = parsed(text, number) if named in text else None
+        if not isinstance(line, Payload) or line.run != run:
+            continue
+        hashes = {name: array.sha256 for name, array in line.names.items()}
+        shown = _key(line.phase, line.step, line.round, hashes, line.numbers)
+        if shown not in seen:
+            seen.add(shown)
+            times.update(counted(line.phase, line.names, line.numbers))
+    return dict(times)
+
+
+def shows(phase: str, step: str, round: int, reply: Reply) -> Hashable:
+    """The same for payloads that show the same; see :func:`left_apart`."""
+    hashes = {name: str(_shown(array)["sha256"]) for name, array in reply.arrays.items()}
+    numbers = {name: _plain(value) for name, value in reply.metrics.items()}
+    return _key(phase, step, round, hashes, numbers)
+
+
+def _key(
+    phase: str,
+    step: str,
+    round: int,
+    hashes: Mapping[str, str],
+    numbers: Mapping[str, float | str],
+) -> Hashable:
+    return phase, step, int(round), tuple(sorted(hashes.items())), tuple(sorted(numbers.items()))
 
 
 def agreements(path: Path, run: str) -> set[tuple[str, str | None]]:

@@ -78,6 +78,7 @@ class Priced(Strict):
         rates: q₁ and q₀ of randomised response, or noise and hops of noised sums.
         shown: recognises the perturbed graph that all answers come from, to the silo alone; None
             where noise is drawn anew in each run.
+        told: what other silos are told, as events; left out of the line if they are told nothing.
     """
 
     data: str
@@ -87,6 +88,7 @@ class Priced(Strict):
     events: list[dict[str, Any]] | None
     rates: list[float] | None
     shown: str | None
+    told: list[dict[str, Any]] = []
 
 
 class Agreed(Strict):
@@ -105,8 +107,23 @@ class Agreed(Strict):
     hash: str
 
 
+class Begun(Strict):
+    """The silo was about to work out its first answer in a run: from here on its price is spent.
+
+    It counts even if that answer was kept back. Noise that was drawn would be drawn again for the
+    same question, asked under other circumstances.
+    """
+
+    number: int
+    time: str
+    kind: Literal["begun"]
+    run: str
+    previous: str
+    hash: str
+
+
 class Withdrawn(Strict):
-    """A run was closed before anything left; it has to be agreed to again before anything does."""
+    """A run was closed before it began; it has to be agreed to again before anything leaves."""
 
     number: int
     time: str
@@ -139,7 +156,7 @@ class Recovered(Strict):
     hash: str
 
 
-Line = Payload | Agreed | Withdrawn | Refused | Recovered
+Line = Payload | Agreed | Begun | Withdrawn | Refused | Recovered
 _LINES: TypeAdapter[Line] = TypeAdapter(Line)
 
 

@@ -19,6 +19,7 @@ KEPT_ANSWERS = 4
 """A server that was killed repeats its round, and no round has more steps than this."""
 
 _AGREEMENT, _STATE, _ANSWER, _BEST = "agreement.json", "state.bin", ".answer", "best.bin"
+_BEGUN = "begun"
 
 
 class Pieces(Protocol):
@@ -147,6 +148,15 @@ class RunMemory:
     def agree(self, agreement: Mapping[str, Any]) -> None:
         """Stores the agreement."""
         self._pieces.save(_AGREEMENT, json.dumps(agreement).encode())
+
+    @property
+    def begun(self) -> bool:
+        """Whether an answer was worked out, or was about to be."""
+        return self._pieces.load(_BEGUN) is not None
+
+    def begin(self) -> None:
+        """Notes that an answer is about to be worked out."""
+        self._pieces.save(_BEGUN, b"")
 
     def recall(self) -> tuple[str | None, State, dict[str, int]]:
         """The place of the last answer, the state after it, and how often each name had left."""

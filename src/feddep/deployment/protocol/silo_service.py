@@ -19,7 +19,14 @@ import torch
 
 from feddep.deployment.protocol.agreement import Agreement, digest_of
 from feddep.deployment.protocol.consent import Consent, planned_events
-from feddep.deployment.protocol.disclosure_log import DisclosureLog, agreements, counted
+from feddep.deployment.protocol.disclosure_log import (
+    DisclosureLog,
+    agreements,
+    counted,
+    left_apart,
+    shows,
+    spent,
+)
 from feddep.deployment.protocol.disclosure_log import sent as left_in
 from feddep.deployment.protocol.log_lines import Agreed, Line, spelt
 from feddep.deployment.protocol.memory import Answer, Pieces, RunMemory
@@ -33,11 +40,9 @@ from feddep.graph.graph import Graph
 from feddep.learning.mending import mending_of
 from feddep.learning.silo import Secret, open_silo
 from feddep.privacy.accountant import NOTHING, Guarantee, bounding, price
-from feddep.privacy.aggregation import sums_event
-from feddep.privacy.events import Events, to_plain
+from feddep.privacy.budget import shown_rates
+from feddep.privacy.events import Events, ToldToSilos, to_plain
 from feddep.privacy.meaning import GraphSize, meaning
-from feddep.privacy.response import response_rates
-from feddep.privacy.spec import PrivacySpec
 from feddep.runs.accounting import plain
 from feddep.runs.clients import ClientPart, Draws
 from feddep.runs.files import SILO_RECORD, write_atomically
@@ -132,7 +137,7 @@ class SiloService:
         agreement.check_nodes(graph.nodes)
         planned = planned_events(agreement.method, agreement.learning, graph)
         sound = price(planned, graph.nodes, agreement.spec.privacy.delta_prime).sound
-        if self.consent is not None and self.secret is None:
+        if self.secret is None and (self.consent is not None or self.disclosures is not None):
             sound = NOTHING  # the server can reproduce the silo's random draws
         self._check_consent(agreement, sound)
         client = _number(envelope.header, "client")
@@ -174,7 +179,8 @@ class SiloService:
     def _priced(self, agreement: Agreement, client: int, planned: Events) -> dict[str, Any]:
         """What the log keeps to price the run again; see :class:`~.log_lines.Priced`."""
         found, privacy = bounding(planned), agreement.spec.privacy
-        rates = None if self.secret is None else _rates(privacy)
+        rates = None if self.secret is None else shown_rates(privacy)
+        told = [event for event in planned if isinstance(event, ToldToSilos)]
         return {
             "data": "" if self.consent is None else self.consent.budget_graph,
             "nodes": self.graph().nodes,
@@ -183,6 +189,7 @@ class SiloService:
             "events": None if self.secret is None or found is None else to_plain(found),
             "rates": rates,
             "shown": None if rates is None else self._shown(agreement, client),
+            **({"told": to_plain(told)} if told else {}),
         }
 
     def _shown(self, agreement: Agreement, client: int) -> str | None:
@@ -266,7 +273,7 @@ class SiloService:
                 state = earlier.before
             elif last != header.get("previous"):
                 return Envelope({"sync": last})
-            reply, after = self._handle(agreement, request, state)
+            reply, after = self._handle(agreement, request, state, memory)
             if not silent:
                 sent = self._released(agreement, request, reply, sent)
             earlier = Answer(place, asked, reply, state)
@@ -275,27 +282,47 @@ class SiloService:
             return Envelope({"done": place})
         return self._hand_over(earlier.reply, request, known)
 
-    def _handle(self, agreement: Agreement, request: Request, state: State) -> tuple[Reply, State]:
+    def _handle(
+        self, agreement: Agreement, request: Request, state: State, memory: RunMemory
+    ) -> tuple[Reply, State]:
+        """Works an answer out. From the first one on, the run's price is spent for good."""
         client = _opened(self, agreement, request.client)
         inspect_request(request, replace(agreement.expected, nodes=client.silo.graph.nodes))
+        if self.disclosures is not None and not memory.begun:
+            self.disclosures.begin(run=agreement.run)
+            memory.begin()
         return client.handle(request, state)
 
     def _released(
         self, agreement: Agreement, request: Request, reply: Reply, sent: Mapping[str, int]
     ) -> dict[str, int]:
         """How often each name will have left after this reply, if consent and ε allow it."""
+        left = self._left(agreement, request, reply, sent)
         if self.consent is not None:
-            self.consent.check_reply(request.phase, reply, sent)
+            self.consent.check_reply(request.phase, reply, left)
         names = counted(request.phase, reply.arrays, reply.metrics)
-        after = {**sent, **{name: sent.get(name, 0) + 1 for name in names}}
         step = agreement.expected.phases[request.phase][request.step]
-        for name in step.reply:
-            if step.releases is not None and after.get(name, 0) > step.releases:
+        for name in step.reply.keys() & names:
+            if step.releases is not None and left.get(name, 0) >= step.releases:
                 raise InputError(
                     f"{self.name} promised its ε for {step.releases} releases of {name}, and all "
                     "of them have left; one more would exceed it"
                 )
-        return after
+        return {**sent, **{name: sent.get(name, 0) + 1 for name in names}}
+
+    def _left(
+        self, agreement: Agreement, request: Request, reply: Reply, sent: Mapping[str, int]
+    ) -> dict[str, int]:
+        """How often each name has left besides this reply.
+
+        The log is asked too: a memory that was put back from an older copy has forgotten answers.
+        """
+        if self.disclosures is None:
+            return dict(sent)
+        shown = shows(request.phase, request.step, request.round, reply)
+        logged = left_apart(self.disclosures.path, agreement.run, shown)
+        names = sent.keys() | logged.keys()
+        return {name: max(sent.get(name, 0), logged.get(name, 0)) for name in names}
 
     def _hand_over(self, reply: Reply, request: Request, known: Mapping[str, Any]) -> Envelope:
         """Logs what is about to leave, then lets it go."""
@@ -318,9 +345,11 @@ class SiloService:
             _check_result(envelope, self._looked_up(known))
             if self.results is not None:
                 self._keep(known, envelope, memory, self.results / known["run"])
+            begun = memory.begun
             memory.forget()
-            if self.disclosures is not None and not left_in(self.disclosures.path, known["run"]):
-                self.disclosures.withdraw(run=known["run"])
+            log_of = self.disclosures
+            if log_of is not None and not begun and not spent(log_of.path, known["run"]):
+                log_of.withdraw(run=known["run"])
         return Envelope({"done": True})
 
     def _keep(
@@ -346,16 +375,6 @@ class SiloService:
             "scores": envelope.header.get("scores"),
         }
         write_atomically(folder / SILO_RECORD, json.dumps(report, indent=2) + "\n")
-
-
-def _rates(privacy: PrivacySpec) -> list[float] | None:
-    """Of a mechanism that shows the same whenever it is asked; see :class:`~.log_lines.Priced`."""
-    if privacy.sums:
-        event = sums_event(privacy)
-        return [event.noise, float(event.hops)]
-    if privacy.mechanism == "randomised-response":
-        return [*response_rates(privacy.epsilon, privacy.keep_edge)]
-    return None
 
 
 def _to_keep(state: State) -> State:
