@@ -23,6 +23,7 @@ FILES = {
     "spec.toml",
     "model.safetensors",
     "privacy_events.json",
+    "SHA256SUMS",
     "clients",
 }
 

@@ -133,8 +133,8 @@ class TestRunMemory:
     def test_so_many_answers_are_kept(self, pieces):
         memory = RunMemory(pieces)
         for number in range(KEPT_ANSWERS + 3):
-            memory.move_on(answer(f"{number}"), STATE, {})
-        kept = [n for n in range(KEPT_ANSWERS + 3) if memory.answer_at(f"{n}") is not None]
+            memory.move_on(answer(f"{number:02}"), STATE, {})
+        kept = [n for n in range(KEPT_ANSWERS + 3) if memory.answer_at(f"{n:02}") is not None]
         assert kept == list(range(3, KEPT_ANSWERS + 3))
 
     def test_going_back_takes_back_what_came_after(self, pieces):

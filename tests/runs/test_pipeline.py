@@ -263,6 +263,7 @@ def test_a_finished_run_is_stored(tmp_path: Path, small_shards: Shards):
         "history.jsonl",
         "model.safetensors",
         "privacy_events.json",
+        "SHA256SUMS",
         "clients",
     }
 

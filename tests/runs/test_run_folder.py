@@ -139,10 +139,10 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, name: str):
 def test_a_folder_that_cannot_be_written_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    def read_only(path: Path, data: bytes) -> int:
+    def read_only(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "write_bytes", read_only)
+    monkeypatch.setattr(Path, "open", read_only)
     with pytest.raises(InputError, match=r"cannot write to .*: Permission denied"):
         RunFolder.claim(tmp_path, SPEC, resume=False)
 
@@ -186,7 +186,7 @@ def test_a_finished_run_holds_the_four_files(tmp_path: Path):
     folder.save_checkpoint({}, {})
     weights = {"bias": np.arange(3, dtype=np.float32)}
     folder.finish(RECORD, [{"round": 1}, {"round": 2}], [weights])
-    names = {"spec.toml", "history.jsonl", "model.safetensors", "record.json"}
+    names = {"spec.toml", "history.jsonl", "model.safetensors", "SHA256SUMS", "record.json"}
     assert content(tmp_path) == names
     assert json.loads((tmp_path / "record.json").read_text()) == RECORD == folder.finished()
     lines = (tmp_path / "history.jsonl").read_text().splitlines()
@@ -200,8 +200,9 @@ def test_the_record_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(
         "feddep.runs.folder.write_atomically", lambda path, _: written.append(path.name)
     )
+    monkeypatch.setattr("feddep.runs.folder.write_sums", lambda *_: written.append("sums"))
     folder.finish(RECORD, [], [{}])
-    assert written[-1] == "record.json"
+    assert written[-2:] == ["sums", "record.json"]
 
 
 def test_several_classifiers_are_stored_by_client(tmp_path: Path):

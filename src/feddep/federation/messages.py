@@ -3,7 +3,7 @@
 import json
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,24 +102,29 @@ def pack(header: Mapping[str, Any], arrays: Arrays) -> bytes:
     The arrays are not stored as safetensors, because reading those back copies them: with a model
     of a few megabytes and several clients, the copies would be most of a server's memory.
     """
+    return b"".join(packed_parts(header, arrays))
+
+
+def packed_parts(header: Mapping[str, Any], arrays: Arrays) -> Iterator[bytes | memoryview]:
+    """What :func:`pack` puts together, one after the other; the arrays are not copied."""
     for name, array in arrays.items():
         if array.dtype.str not in _DTYPES:  # it could be stored but not read back
             raise DataError(f"a message cannot hold {name!r}, which is of type {array.dtype}")
     table = [[name, array.dtype.str, array.shape] for name, array in arrays.items()]
     text = json.dumps({"header": header, "arrays": table}).encode()
     text += b" " * (-len(text) % _ALIGNMENT)
-    parts = [struct.pack("<Q", len(text)), text]
+    yield struct.pack("<Q", len(text)) + text
     for array in arrays.values():
-        data = np.ascontiguousarray(array).tobytes()
-        parts += [data, bytes(-len(data) % _ALIGNMENT)]
-    return b"".join(parts)
+        if array.size:
+            yield np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        yield bytes(-array.nbytes % _ALIGNMENT)
 
 
-def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+def unpack(data: bytes | memoryview) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """The inverse of :func:`pack`; the arrays are read-only views. Anything else is refused."""
     try:
         (length,) = struct.unpack_from("<Q", data)
-        content = json.loads(data[8 : 8 + length])
+        content = json.loads(bytes(data[8 : 8 + length]))
         header, table = dict(content["header"]), content["arrays"]
         arrays, start = {}, 8 + length
         for name, dtype, shape in table:

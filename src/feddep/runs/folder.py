@@ -1,6 +1,7 @@
 """A run's folder: ``spec.toml``, ``history.jsonl``, ``model.safetensors``, ``record.json``.
 
-During the run it also holds ``checkpoint.bin``, from which ``--resume`` continues.
+During the run it also holds ``checkpoint.bin``, from which ``--resume`` continues, and the
+checkpoint before it; afterwards ``SHA256SUMS``, by which a file that was altered is noticed.
 """
 
 import hashlib
@@ -12,23 +13,26 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any, Self
 
-from feddep.errors import DataError, InputError
-from feddep.federation.messages import Arrays, pack, unpack
+from feddep.errors import InputError
+from feddep.federation.messages import Arrays
 from feddep.graph.schema import Schema
 from feddep.privacy.events import Events, to_plain
+from feddep.runs import checkpoint
 from feddep.runs.clients import ClientPart
-from feddep.runs.files import Record, read_record, write_atomically
+from feddep.runs.files import SUMS, Record, read_record, write_atomically, write_sums
 from feddep.runs.old_formats import EVENTS, OLD_FILES, read_spec
 from feddep.runs.weight_files import write_model
 from feddep.scenario.presets import may_set
-from feddep.scenario.spec import RunSpec, spec_keys
+from feddep.scenario.spec import RunSpec, difference, spec_keys
 
 _FILES = (
     "record.json",
     "model.safetensors",
     "history.jsonl",
     "spec.toml",
-    "checkpoint.bin",
+    checkpoint.NAME,
+    checkpoint.BEFORE,
+    SUMS,
     EVENTS,
     "report.html",
     *OLD_FILES,
@@ -60,7 +64,7 @@ def as_stored(spec: RunSpec, path: Path, given: Collection[str]) -> RunSpec:
 
     So a preset that has changed since does not change a run that has begun.
     """
-    if not any((path / name).is_file() for name in ("checkpoint.bin", "record.json")):
+    if not checkpoint.has_checkpoint(path) and not (path / "record.json").is_file():
         return spec
     stored = read_spec(path / "spec.toml")
     left = [key for key in spec_keys() if may_set(key) and key not in given]
@@ -89,13 +93,13 @@ class RunFolder:
         try:
             folder = cls(path, is_new=not path.exists())
             folder._refuse_to_mix(spec)
-            if not resume and (path / "checkpoint.bin").exists():
+            if not resume and checkpoint.has_checkpoint(path):
                 raise InputError(
                     f"{path} holds an unfinished run; add --resume to continue it, or delete it"
                 )
             path.mkdir(parents=True, exist_ok=True)
             if resume:
-                write_atomically(path / "spec.toml", spec.to_toml())
+                folder._keep_spec(spec)
             else:
                 folder.restart(spec)
         except OSError as error:
@@ -122,17 +126,11 @@ class RunFolder:
 
     def save_checkpoint(self, header: dict[str, Any], arrays: Arrays) -> None:
         """Stores all that is needed to continue."""
-        write_atomically(self.path / "checkpoint.bin", pack(header, arrays))
+        checkpoint.save(self.path, header, arrays)
 
-    def load_checkpoint(self) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """What :meth:`save_checkpoint` stored last, if anything."""
-        file = self.path / "checkpoint.bin"
-        if not file.exists():
-            return None
-        try:
-            return unpack(file.read_bytes())
-        except DataError as error:
-            raise DataError(f"{file} is damaged: {error}; delete it and start again") from None
+    def load_checkpoint(self) -> checkpoint.Checkpoint | None:
+        """What :meth:`save_checkpoint` stored last, if anything; see :mod:`.checkpoint`."""
+        return checkpoint.load(self.path)
 
     def write_history(self, history: Sequence[dict[str, Any]]) -> None:
         """Writes one line for each round."""
@@ -166,8 +164,14 @@ class RunFolder:
         if events_by_client:
             rows = [to_plain(events) for events in events_by_client]
             write_atomically(self.path / EVENTS, json.dumps(rows) + "\n")
+        write_sums(self.path, _results(self.path))
         write_atomically(self.path / "record.json", json.dumps(record, indent=2) + "\n")
-        (self.path / "checkpoint.bin").unlink(missing_ok=True)
+        checkpoint.delete(self.path)
+
+    def _keep_spec(self, spec: RunSpec) -> None:
+        """Stores the spec to resume with; that of a finished run stays as it was written."""
+        if not (self.path / "record.json").exists():
+            write_atomically(self.path / "spec.toml", spec.to_toml())
 
     def _refuse_to_mix(self, spec: RunSpec) -> None:
         content = self._content()
@@ -180,7 +184,7 @@ class RunFolder:
         earlier = read_spec(self.path / "spec.toml")
         if earlier != spec:
             raise InputError(
-                f"{self.path} holds a run with another spec ({_difference(earlier, spec)}); "
+                f"{self.path} holds a run with another spec ({difference(earlier, spec)}); "
                 "delete that folder or choose another one"
             )
 
@@ -200,12 +204,12 @@ class RunFolder:
         return [file.name for file in self.path.iterdir()] if self.path.is_dir() else []
 
 
+def _results(path: Path) -> list[Path]:
+    """The files that a finished run is opened from, but for its record."""
+    own = [path / name for name in ("spec.toml", "history.jsonl", "model.safetensors", EVENTS)]
+    return [file for file in own if file.exists()] + sorted((path / _CLIENTS).glob("*/*"))
+
+
 def client_folder(path: Path, client: int) -> Path:
     """Where a run's folder keeps what one client has."""
     return path / _CLIENTS / str(client)
-
-
-def _difference(one: RunSpec, other: RunSpec) -> str:
-    rows = zip(one.to_toml().splitlines(), other.to_toml().splitlines(), strict=False)
-    changed = [f"{a} there, {b} here" for a, b in rows if a != b]
-    return changed[0] if changed else "other keys"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import isfinite, nan
 from typing import Any, Protocol
 
-from feddep.errors import InterruptedRunError
+from feddep.errors import DataError, InterruptedRunError
 from feddep.federation.messages import Arrays, State, group, grouped
 from feddep.federation.metering import Meter
 from feddep.federation.phase import AnyPhase, RoundReport
@@ -103,9 +103,17 @@ class Journal:
             known: what the server knows at the beginning.
         """
         stored = self.folder.load_checkpoint() if self.folder else None
-        if stored is None:
+        if self.folder is None or stored is None:
             return Progress(state=known or {})
-        header, arrays = checkpoint_of_today(*stored)
+        try:
+            return self._continued(*checkpoint_of_today(*stored))
+        except (LookupError, TypeError, ValueError) as error:
+            raise DataError(
+                f"a checkpoint in {self.folder.path} does not hold what this version continues "
+                f"from ({error!r}); delete it and start again"
+            ) from None
+
+    def _continued(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Progress:
         self.history, self.best = header["history"], header["best"]
         self.seconds, self.measuring_seconds = header["seconds"], header["measuring_seconds"]
         self.meter.restore(header["traffic"])

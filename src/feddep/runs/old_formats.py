@@ -38,6 +38,11 @@ def read_spec(file: Path) -> RunSpec:
     return RunSpec.read(file, GENERATOR_BEFORE)
 
 
+def spec_of_text(text: str) -> RunSpec:
+    """The spec in the text of a ``spec.toml``."""
+    return RunSpec.from_toml(text, GENERATOR_BEFORE)
+
+
 def events_file(folder: Path) -> Path:
     """The file with the clients' privacy events, under its present or its old name."""
     old = folder / "ledger.json"

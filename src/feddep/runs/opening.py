@@ -12,7 +12,7 @@ from feddep.learning.classifier import Classifier
 from feddep.learning.spec import LearningSpec
 from feddep.privacy.events import Events, from_plain
 from feddep.runs.clients import ClientPart
-from feddep.runs.files import SILO_RECORD, Record, read_record
+from feddep.runs.files import SILO_RECORD, Record, check_sums, read_record
 from feddep.runs.folder import client_folder
 from feddep.runs.old_formats import events_file, read_spec
 from feddep.runs.result import Result
@@ -29,6 +29,7 @@ def open_run(path: Path) -> Result:
     if (path / SILO_RECORD).exists() and not (path / "record.json").exists():
         return _of_silo(path)
     record = read_record(path)
+    check_sums(path)
     spec = read_spec(path / "spec.toml")
     method = find_method(spec.method)
     learning = learning_spec_of(spec, *_sizes(path, record), method)
@@ -50,6 +51,7 @@ def _of_silo(path: Path) -> Result:
         own, client = found["privacy"]["sound"], int(found.get("client", 0))
     except (OSError, LookupError, TypeError, ValueError) as error:
         raise DataError(f"cannot read the silo's record {path / SILO_RECORD}: {error}") from None
+    check_sums(path)
     spec = read_spec(path / "spec.toml")
     method = find_method(spec.method)
     learning = learning_spec_of(spec, *_sizes(path, found), method)

@@ -97,9 +97,14 @@ class RunSpec:
         return "\n\n".join(["\n".join(lines), *sections]) + "\n"
 
     @classmethod
-    def from_toml(cls, text: str) -> "RunSpec":
-        """The inverse of :meth:`to_toml`; missing keys take their defaults, unknown are refused."""
-        return cls().with_settings(_settings(text))
+    def from_toml(cls, text: str, missing: Mapping[str, Any] | None = None) -> "RunSpec":
+        """The inverse of :meth:`to_toml`; unknown keys are refused.
+
+        Args:
+            text: what a spec file holds.
+            missing: values of keys that the text does not set, in place of the defaults.
+        """
+        return cls().with_settings({**(missing or {}), **_settings(text)})
 
     @classmethod
     def read(cls, path: Path, missing: Mapping[str, Any] | None = None) -> "RunSpec":
@@ -114,6 +119,13 @@ class RunSpec:
             return cls().with_settings(settings)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
+
+
+def difference(one: RunSpec, other: RunSpec) -> str:
+    """The first line in which two specs differ, for people."""
+    rows = zip(one.to_toml().splitlines(), other.to_toml().splitlines(), strict=False)
+    changed = [f"{a} there, {b} here" for a, b in rows if a != b]
+    return changed[0] if changed else "other keys"
 
 
 def read_settings(path: Path) -> dict[str, Any]:

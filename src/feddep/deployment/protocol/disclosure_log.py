@@ -39,9 +39,10 @@ from feddep.deployment.protocol.log_lines import (
     spelt,
     walked,
 )
-from feddep.deployment.protocol.memory import Files, folder_to_disk
+from feddep.deployment.protocol.memory import Files
 from feddep.errors import DataError, RuntimeFailureError
 from feddep.federation.messages import Reply, group_of, payload_bytes
+from feddep.runs.files import folder_to_disk
 
 log = logging.getLogger(__name__)
 

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from feddep.federation.messages import Reply, State, group, grouped, pack, unpack
+from feddep.runs.files import folder_to_disk
 from feddep.runs.old_formats import memory_of_today
 
-KEPT_ANSWERS = 4
-"""A server that was killed repeats its round, and no round has more steps than this."""
+KEPT_ANSWERS = 8
+"""A server that was killed repeats its round, or two if its last checkpoint is damaged; no round
+has more than four steps."""
 
 _AGREEMENT, _STATE, _ANSWER, _BEST = "agreement.json", "state.bin", ".answer", "best.bin"
 _BEGUN = "begun"
@@ -78,15 +80,6 @@ class Files:
     def remove(self, name: str) -> None:
         """Deletes the file."""
         (self._folder / name).unlink(missing_ok=True)
-
-
-def folder_to_disk(folder: Path) -> None:
-    """Flushes a folder's list of names to the disk: only then does a new file survive a crash."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 class Carried:

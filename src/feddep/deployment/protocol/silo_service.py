@@ -45,7 +45,7 @@ from feddep.privacy.events import Events, ToldToSilos, to_plain
 from feddep.privacy.meaning import GraphSize, meaning
 from feddep.runs.accounting import plain
 from feddep.runs.clients import ClientPart, Draws
-from feddep.runs.files import SILO_RECORD, write_atomically
+from feddep.runs.files import SILO_RECORD, write_atomically, write_sums
 from feddep.runs.records import versions
 from feddep.runs.weight_files import write_model
 from feddep.runtime.envelope import Envelope
@@ -367,6 +367,7 @@ class SiloService:
         draws: Draws = "seed" if self.secret is None else "secret"
         ClientPart.from_memory(fingerprint(self.graph()), kept, state, draws).write(folder)
         write_atomically(folder / "spec.toml", known["spec"])
+        write_sums(folder, [*sorted(folder.glob("*.safetensors")), folder / "spec.toml"])
         report = {
             "run": known["run"],
             "client": known["client"],
