@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks import dp_sgd, phases, response, rounds, scale
+from benchmarks import dp_sgd, links, phases, response, rounds, scale
 
 ALL = {
     "rounds": rounds,
@@ -12,6 +12,7 @@ ALL = {
     "dp_sgd": dp_sgd,
     "scale": scale,
     "response": response,
+    "links": links,
 }
 
 
