@@ -12,7 +12,7 @@ from feddep.graph.graph import Graph
 from feddep.learning.link_exchange import Place, claims, matched, opened_from_all
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
-from feddep.privacy.events import Event
+from feddep.privacy.events import Event, MatchedLinks
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class LinkMatching(Phase[Silo, LearningSpec]):
         return {"claim": Step(reply={"tags": tags}), "match": Step(request={"tags": tags})}
 
     def events(self, spec: LearningSpec, graph: Graph) -> list[Event]:
-        """None: edges inside the silo are not read."""
-        return []
+        """Edges inside the silo are not read."""
+        return [MatchedLinks()]
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, None]:
         """Carries every silo's tags to the others."""

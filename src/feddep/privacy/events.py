@@ -189,6 +189,38 @@ class ToldToSilos:
 
 
 @dataclass(frozen=True)
+class LinkAnswers(ToldToSilos):
+    """The silo at the other end of a link is told something about the node at this end.
+
+    Attributes:
+        of: what a silo has to consent to: the confirmed class, what a classifier says of the node,
+            both, or more than that, such as features or hidden states.
+    """
+
+    of: Literal["labels", "scores", "labels and scores", "everything"] = "everything"
+
+
+@dataclass(frozen=True)
+class MatchedLinks:
+    """Silos found out in pairs which links both have; the server and the other silos did not.
+
+    Attributes:
+        one_sided: they also answer for links that only the other silo has.
+    """
+
+    one_sided: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """Who learns which links there are."""
+        answers = " A silo also answers for links that only the other one has in its tables."
+        return (
+            "Which links lead from one silo to another is known to these two silos alone: the "
+            "server carries sealed messages, and learns their sizes."
+        ) + (answers if self.one_sided else "")
+
+
+@dataclass(frozen=True)
 class Message:
     """Something left the client.
 
@@ -217,9 +249,14 @@ Event = (
     | CappedGradients
     | KnownCrossings
     | ToldToSilos
+    | LinkAnswers
+    | MatchedLinks
     | Message
 )
 Events = Sequence[Event]
+
+SAID = (MatchedLinks, ToldToSilos)
+"""Kinds of events with a sentence of their own in every statement."""
 
 _KINDS: Mapping[str, type] = {
     kind.__name__: kind
@@ -235,6 +272,8 @@ _KINDS: Mapping[str, type] = {
         CappedGradients,
         KnownCrossings,
         ToldToSilos,
+        LinkAnswers,
+        MatchedLinks,
         Message,
     )
 }

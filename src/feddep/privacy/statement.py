@@ -11,6 +11,7 @@ from feddep.privacy.accountant import (
     trained_too_often,
 )
 from feddep.privacy.events import (
+    SAID,
     CappedGradients,
     Event,
     Events,
@@ -21,7 +22,6 @@ from feddep.privacy.events import (
     OneShotSampling,
     RandomisedResponse,
     SparseResponse,
-    ToldToSilos,
 )
 from feddep.privacy.meaning import GraphSize, delta_to_set, largest_delta, meaning
 from feddep.privacy.response import attains
@@ -58,7 +58,7 @@ def statement(
     """
     about = _About(mechanism, prices.sound, events_by_client, sizes, planned)
     crossings = any(isinstance(event, KnownCrossings) for event in about.events)
-    told = dict.fromkeys(e.sentence for e in about.events if isinstance(e, ToldToSilos))
+    told = dict.fromkeys(e.sentence for e in about.events if isinstance(e, SAID))
     return " ".join([_inside(about) + (_CROSSINGS if crossings else ""), *told])
 
 

@@ -11,6 +11,7 @@ from feddep.graph.sources import sha256
 from feddep.privacy.accountant import Guarantee
 from feddep.privacy.aggregation import sums_event
 from feddep.privacy.events import (
+    SAID,
     CappedGradients,
     Event,
     Message,
@@ -18,7 +19,6 @@ from feddep.privacy.events import (
     NoisedSums,
     RandomisedResponse,
     SparseResponse,
-    ToldToSilos,
 )
 from feddep.reports.filing import (
     ADVERSARY,
@@ -119,7 +119,7 @@ def mechanisms(events: Sequence[Event]) -> Table | str:
 
 def told_to_silos(events: Sequence[Event]) -> str:
     """What other silos are told; empty if nothing."""
-    told = dict.fromkeys(event.sentence for event in events if isinstance(event, ToldToSilos))
+    told = dict.fromkeys(event.sentence for event in events if isinstance(event, SAID))
     return " ".join(told)
 
 

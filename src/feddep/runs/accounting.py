@@ -30,6 +30,7 @@ from feddep.privacy.events import (
     NoisedSums,
     OneShotSampling,
 )
+from feddep.privacy.links import is_linked, link_epsilon
 from feddep.privacy.meaning import GraphSize
 from feddep.privacy.noised_updates import silo_epsilon
 from feddep.privacy.response import response_event
@@ -140,6 +141,9 @@ def privacy_record(
     updates = [e for e in noised if e.purpose == "updates"]
     if updates:  # of the updates alone; scores and losses go with them
         found["silo_level"] = _silo_entry(updates, delta)
+    if any(map(is_linked, events_by_client)):  # of the answers over links; edges have ``sound``
+        worst_links = max(map(link_epsilon, events_by_client))
+        found["links"] = {"epsilon": finite(worst_links), "of": "one node of the silo that answers"}
     return found
 
 

@@ -41,7 +41,7 @@ from feddep.learning.mending import mending_of
 from feddep.learning.silo import Secret, open_silo
 from feddep.privacy.accountant import NOTHING, Guarantee, bounding, price
 from feddep.privacy.budget import shown_rates
-from feddep.privacy.events import Events, ToldToSilos, to_plain
+from feddep.privacy.events import SAID, Events, to_plain
 from feddep.privacy.meaning import GraphSize, meaning
 from feddep.runs.accounting import plain
 from feddep.runs.clients import ClientPart, Draws
@@ -180,7 +180,7 @@ class SiloService:
         """What the log keeps to price the run again; see :class:`~.log_lines.Priced`."""
         found, privacy = bounding(planned), agreement.spec.privacy
         rates = None if self.secret is None else shown_rates(privacy)
-        told = [event for event in planned if isinstance(event, ToldToSilos)]
+        told = [event for event in planned if isinstance(event, SAID)]
         return {
             "data": "" if self.consent is None else self.consent.budget_graph,
             "nodes": self.graph().nodes,
