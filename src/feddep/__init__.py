@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from feddep.graph.folder import write_graph
     from feddep.graph.graph import Graph, Part
     from feddep.graph.interchange import from_pyg, to_pyg
+    from feddep.graph.payments.folders import make_payments
     from feddep.graph.shard import Shards, read_shards, write_shards
     from feddep.graph.tables import read_tables
     from feddep.learning.classifier import Classifier
@@ -37,6 +38,7 @@ _HOMES = {
     "feddep.graph.folder": ("write_graph",),
     "feddep.graph.graph": ("Graph", "Part"),
     "feddep.graph.interchange": ("from_pyg", "to_pyg"),
+    "feddep.graph.payments.folders": ("make_payments",),
     "feddep.graph.shard": ("Shards", "read_shards", "write_shards"),
     "feddep.graph.tables": ("read_tables",),
     "feddep.learning.classifier": ("Classifier",),
@@ -52,6 +54,7 @@ __all__ = [
     "Shards",
     "from_pyg",
     "load",
+    "make_payments",
     "methods",
     "open_run",
     "partition",

@@ -22,9 +22,11 @@ from feddep.cli.options import (
     given_settings,
     spec_of,
 )
+from feddep.cli.payments import make_app
 from feddep.errors import InputError
 
 data_app = typer.Typer(no_args_is_help=True)
+data_app.add_typer(make_app, name="make", help="Generate data to try things with.")
 
 
 def add_to(app: typer.Typer) -> None:
@@ -33,7 +35,7 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(
         data_app,
         name="data",
-        help="List the data sets, fetch them, and print where they are.",
+        help="List the data sets, fetch them, generate others, and print where they are.",
         rich_help_panel="Data",
     )
 

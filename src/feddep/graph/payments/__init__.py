@@ -1,0 +1,1 @@
+"""Generated payments between banks, with laundering among them: :func:`~.folders.make_payments`."""
