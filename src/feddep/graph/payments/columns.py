@@ -86,7 +86,7 @@ def _sums(values: Longs | Floats, count: Longs) -> Floats:
     """The sum of each account's values; bincount adds one after the other, alike everywhere."""
     owner = np.repeat(np.arange(len(count)), count)
     weights = values.astype(np.float64)
-    return np.bincount(owner, weights=weights, minlength=len(count))
+    return np.bincount(owner, weights=weights, minlength=len(count)).astype(np.float64)
 
 
 def _at(values: Longs, place: Longs) -> Longs:
