@@ -1,0 +1,144 @@
+"""The commands about a silo's own tables: check, import, schema."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from feddep.cli.console import note, print_json, say
+from feddep.cli.options import AsJson, check_file, check_new
+from feddep.errors import InputError
+
+schema_app = typer.Typer(no_args_is_help=True)
+
+_OPTIONS = ("id", "label", "split", "source", "target", "weight", "time")
+
+Out = Annotated[Path, typer.Option(help="New graph folder.")]
+SchemaFile = Annotated[
+    Path | None, typer.Option("--schema", help="The agreed schema, of `feddep schema join`.")
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        help="Which column is what, such as id=customer or weight=amount; known: "
+        f"{', '.join(_OPTIONS)}, source_silo, target_silo. May be given several times.",
+    ),
+]
+EdgeFeatures = Annotated[
+    bool | None,
+    typer.Option(
+        "--edge-features/--no-edge-features",
+        help="Counts, sums and means of each node's edges, in and out, as features.",
+    ),
+]
+SplitSeed = Annotated[int, typer.Option("--seed", help="Of the split, if the table has none.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the commands of this part."""
+    app.command(rich_help_panel="Data")(check)
+    app.command("import", rich_help_panel="Data")(import_tables)
+    app.add_typer(
+        schema_app,
+        name="schema",
+        help="Agree with other silos on columns, categories and classes without showing data.",
+        rich_help_panel="Data",
+    )
+
+
+def check(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of tables, or graph folders.")],
+    schema: SchemaFile = None,
+    column: Columns = None,
+    edge_features: EdgeFeatures = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what is in a silo's tables and how it would be treated; nothing is written."""
+    flags = _flags(column, edge_features)
+    found = {str(folder): _sentences(folder, schema, flags) for folder in folders}
+    if as_json:
+        print_json(found)
+        return
+    for folder, sentences in found.items():
+        say(folder)
+        for sentence in sentences:
+            say(f"  {sentence}")
+
+
+def import_tables(
+    folder: Annotated[Path, typer.Argument(help="The folder with a silo's tables.")],
+    out: Out,
+    schema: SchemaFile = None,
+    column: Columns = None,
+    edge_features: EdgeFeatures = None,
+    seed: SplitSeed = 0,
+) -> None:
+    """Turn a silo's tables into a graph folder, for `feddep run` and `feddep silo`.
+
+    Files and columns are found by their usual names, or by a file tables.toml beside them.
+    """
+    from feddep.tables.importing import import_folder
+    from feddep.tables.report import sentences
+
+    check_new(out)
+    encoded = import_folder(folder, out, schema, seed=seed, **_flags(column, edge_features))
+    for sentence in sentences(encoded):
+        say(sentence)
+    note(f"stored in {out}")
+
+
+def _sentences(folder: Path, schema: Path | None, flags: dict[str, Any]) -> list[str]:
+    from feddep.graph.folder import is_graph_folder, read_graph
+    from feddep.tables.importing import encoded_folder
+    from feddep.tables.report import graph_sentences, sentences
+
+    if is_graph_folder(folder):
+        return graph_sentences(read_graph(folder))
+    return sentences(encoded_folder(folder, schema, **flags))
+
+
+def _flags(columns: list[str] | None, edge_features: bool | None) -> dict[str, Any]:
+    flags: dict[str, Any] = {}
+    for pair in columns or []:
+        role, equals, name = pair.partition("=")
+        if not equals or not role or not name:
+            raise InputError(f"expected --column role=name, such as id=customer (got {pair!r})")
+        flags[role.strip()] = name.strip()
+    return flags if edge_features is None else flags | {"edge_features": edge_features}
+
+
+@schema_app.command("make")
+def schema_make(
+    folder: Annotated[Path, typer.Argument(help="The folder with a silo's tables.")],
+    out: Annotated[Path, typer.Option(help="New file.")] = Path("schema.json"),
+    column: Columns = None,
+    edge_features: EdgeFeatures = None,
+) -> None:
+    """Write what may be shown of a silo's tables: names, types, categories. No counts, no cells."""
+    from feddep.tables.agreeing import make_schema, write_schema
+
+    check_file(out)
+    schema = make_schema(folder, **_flags(column, edge_features))
+    write_schema(schema, out)
+    for entry in schema.columns:
+        what = ", ".join(entry.categories) if entry.kind == "category" else entry.kind
+        say(f"{entry.name}: {what}{' (log-scaled)' if entry.log else ''}")
+    say(f"classes: {', '.join(schema.classes) or 'none'}")
+    note(f"stored in {out}: look at it, delete what others must not see, and give it to them")
+
+
+@schema_app.command("join")
+def schema_join(
+    files: Annotated[list[Path], typer.Argument(help="Schemas of all silos.")],
+    out: Annotated[Path, typer.Option(help="New file.")] = Path("agreed.json"),
+) -> None:
+    """Join the silos' schemas to the one that all encode by; say where they differ."""
+    from feddep.tables.agreeing import join_schemas, read_schema, write_schema
+
+    check_file(out)
+    joined, differences = join_schemas({str(file): read_schema(file) for file in files})
+    for told in differences:
+        say(told)
+    write_schema(joined, out)
+    note(f"stored in {out}; every silo imports with --schema {out}")

@@ -1,0 +1,1 @@
+"""From a silo's own tables (CSV, Parquet, data frames) to its graph."""

@@ -1,0 +1,188 @@
+"""Who the nodes are, their classes and their split: what is read before any feature."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from feddep.errors import InputError
+from feddep.graph import splits
+from feddep.graph.graph import Graph, Part
+from feddep.graph.schema import in_order
+from feddep.seeding import Seeds
+from feddep.tables.cells import texts
+from feddep.tables.files import SiloTables
+from feddep.tables.ids import NodeIds, names
+
+_MOST_CLASSES = 1000
+_PARTS = {
+    "train": Part.TRAIN,
+    "training": Part.TRAIN,
+    "val": Part.VAL,
+    "valid": Part.VAL,
+    "validation": Part.VAL,
+    "test": Part.TEST,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Nodes:
+    """A silo's nodes without their features.
+
+    Attributes:
+        ids: what they are called.
+        labels: ``(n,)`` int64 class numbers, -1 where unknown.
+        classes: the names of the classes.
+        split: ``(n,)`` int8.
+        drawn: whether the split was drawn here.
+        notes: what was noticed, in words.
+    """
+
+    ids: NodeIds
+    labels: npt.NDArray[np.int64]
+    classes: tuple[str, ...]
+    split: npt.NDArray[np.int8]
+    drawn: bool
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def training(self) -> npt.NDArray[np.bool_]:
+        """``(n,)`` the nodes that scales are fitted on: for training, or all if there are none."""
+        chosen: npt.NDArray[np.bool_] = self.split == Part.TRAIN
+        return chosen if chosen.any() else np.ones(len(self.split), bool)
+
+
+def read_nodes(tables: SiloTables, classes: Sequence[str] = (), seed: int = 0) -> Nodes:
+    """Ids, labels and split of a table of nodes.
+
+    Args:
+        tables: the silo's.
+        classes: the agreed names of the classes; nothing takes those that occur.
+        seed: of the split, if the table has none.
+
+    Raises:
+        InputError: an id, a label or a part is wrong; it names the line.
+    """
+    settings, table = tables.settings, tables.nodes
+    columns = [name for name in (settings.id, settings.label, settings.split) if name]
+    parts: dict[str, list[pa.Array]] = {name: [] for name in columns}
+    for batch in table.batches(columns):
+        for name, cells in zip(columns, batch.columns, strict=True):
+            parts[name].append(names(cells) if name == settings.id else texts(cells))
+    ids = _ids(tables, parts[settings.id])
+    notes: list[str] = []
+    labels, named = np.full(ids.count, -1, np.int64), tuple(classes)
+    if settings.label:
+        labels, named = _labels(tables, pa.chunked_array(parts[settings.label]), classes)
+    if settings.split:
+        split = _split(tables, pa.chunked_array(parts[settings.split]), labels, notes)
+    else:
+        split = _drawn(tables.name, labels, len(named), seed)
+    return Nodes(ids, labels, named, split, not settings.split, notes)
+
+
+def _ids(tables: SiloTables, parts: list[pa.Array]) -> NodeIds:
+    table, column = tables.nodes, tables.settings.id
+    if not sum(map(len, parts)):
+        raise InputError(f"{table.name} has a header but no rows; expected one for each node")
+    kinds = {part.type for part in parts}
+    whole = pa.concat_arrays([part.cast(pa.string()) if len(kinds) > 1 else part for part in parts])
+    if whole.null_count:
+        row = int(np.flatnonzero(whole.is_null().to_numpy(zero_copy_only=False))[0])
+        raise InputError(f"{table.place(row)}: expected an id as {column!r} (the cell is empty)")
+    if len(whole.unique()) < len(whole):
+        _refuse_repeat(tables, whole)
+    return NodeIds(whole)
+
+
+def _refuse_repeat(tables: SiloTables, ids: pa.Array) -> None:
+    first: dict[object, int] = {}
+    for row, name in enumerate(ids.to_pylist()):
+        if first.setdefault(name, row) != row:
+            earlier = tables.nodes.place(first[name]).rpartition(", ")[2]
+            raise InputError(
+                f"{tables.nodes.place(row)}: expected an id that no other row has "
+                f"({name!r} is in {earlier} too); keep one row for each node"
+            )
+
+
+def _labels(
+    tables: SiloTables, cells: pa.ChunkedArray, agreed: Sequence[str]
+) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+    coded = cells.combine_chunks().dictionary_encode()
+    written = coded.dictionary.to_pylist()
+    if len(written) > _MOST_CLASSES:
+        raise InputError(
+            f"{tables.nodes.name}: expected at most {_MOST_CLASSES} classes in column "
+            f"{tables.settings.label!r} (got {len(written)}, such as {written[0]!r}); "
+            "name another column as label"
+        )
+    known = _as_numbers_if_all_are(written)
+    classes = tuple(agreed) or tuple(in_order(set(known)))
+    number_of = {name: number for number, name in enumerate(classes)}
+    codes = coded.indices.fill_null(len(written)).to_numpy(zero_copy_only=False)
+    for code, name in enumerate(known):
+        if name not in number_of:
+            row = int(np.flatnonzero(codes == code)[0])
+            raise InputError(
+                f"{tables.nodes.place(row)}: expected one of the agreed classes "
+                f"{', '.join(map(repr, classes[:8]))} as {tables.settings.label!r} (got {name!r})"
+            )
+    numbers = np.array([*(number_of[name] for name in known), -1], np.int64)
+    return numbers[codes], classes
+
+
+def _as_numbers_if_all_are(written: list[str]) -> list[str]:
+    """Labels as they are, but 1 and 1.0 are the same number."""
+    try:
+        values = [float(name) for name in written]
+    except ValueError:
+        return written
+    return [
+        str(int(value)) if value.is_integer() and abs(value) < 2**53 else name
+        for value, name in zip(values, written, strict=True)
+    ]
+
+
+def _split(
+    tables: SiloTables,
+    cells: pa.ChunkedArray,
+    labels: npt.NDArray[np.int64],
+    notes: list[str],
+) -> npt.NDArray[np.int8]:
+    coded = cells.combine_chunks().dictionary_encode()
+    written = coded.dictionary.to_pylist()
+    codes = coded.indices.fill_null(len(written)).to_numpy(zero_copy_only=False)
+    for code, name in enumerate(written):
+        if name.lower() not in _PARTS:
+            row = int(np.flatnonzero(codes == code)[0])
+            raise InputError(
+                f"{tables.nodes.place(row)}: expected train, val, test or nothing as "
+                f"{tables.settings.split!r} (got {name!r})"
+            )
+    parts = np.array([*(_PARTS[name.lower()] for name in written), Part.NONE], np.int8)
+    split: npt.NDArray[np.int8] = parts[codes]
+    lost = (labels < 0) & (split != Part.NONE)
+    if lost.any():
+        notes.append(f"{int(lost.sum())} nodes have a split but no label: they are in no part")
+        split[lost] = Part.NONE
+    return split
+
+
+def _drawn(
+    name: str, labels: npt.NDArray[np.int64], classes: int, seed: int
+) -> npt.NDArray[np.int8]:
+    """60/20/20 of every class, as for any graph; nothing where nothing is labelled."""
+    if not (labels >= 0).any():
+        return np.zeros(len(labels), np.int8)
+    bare = Graph.from_edges([], np.zeros((len(labels), 1)), labels, classes=classes, name=name)
+    return splits.draw(bare, splits.SplitSpec(), Seeds(seed))
+
+
+def classes_of(nodes: Nodes) -> dict[str, int]:
+    """How many labelled nodes each class has."""
+    counts = Counter(nodes.labels[nodes.labels >= 0].tolist())
+    return {name: counts.get(number, 0) for number, name in enumerate(nodes.classes)}
