@@ -6,10 +6,13 @@ import torch
 
 from agreement import assert_agree
 from feddep.graph.graph import Graph, Part
-from feddep.learning.evaluation import SCORE_NAMES, Scores, pooled, predict, score
+from feddep.learning.evaluation import SCORE_NAMES, Scores, pooled, predict, said, score
+from feddep.learning.selection import AS_IN_THE_PAPER
 from feddep.learning.spec import LearningSpec
 from feddep.models.kernels import FeatureTable
 from feddep.models.sage import ModelSpec
+
+PAPER = LearningSpec(features=2, classes=2, selection=AS_IN_THE_PAPER)
 
 # The model below answers the column of a node's largest feature.
 LARGEST = [0, 0, 1, 1, 1, 0]
@@ -57,7 +60,7 @@ def test_without_nodes_there_is_no_accuracy():
 
 def test_counts_can_be_stored_as_json_and_sent():
     g = graph()
-    counts = vars(score(largest_feature(), g, table(g)))
+    counts = said(largest_feature(), g, table(g), PAPER)
     assert set(counts) == SCORE_NAMES
     assert all(type(value) is int for value in counts.values())
 

@@ -1,6 +1,6 @@
 """Federated averaging: both halves against loops written out by hand."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,11 +11,11 @@ from feddep.federation.messages import Request, group, grouped
 from feddep.federation.phase import Ask
 from feddep.federation.run_phases import Progress, run_phases
 from feddep.graph.graph import Part
-from feddep.learning.evaluation import pooled, score
+from feddep.learning.evaluation import SCORE_NAMES, pooled, said
 from feddep.learning.silo import Silo
 from feddep.learning.trainer import train
 from feddep.models.weights import to_arrays
-from feddep.phases.averaging import TRAINED, Averaging
+from feddep.phases.averaging import Averaging
 
 PHASE = Averaging()
 CPU = torch.device("cpu")
@@ -94,39 +94,41 @@ def test_a_run_is_the_loop_of_mcmahan_et_al(silos):
 
 
 def test_scores_are_those_of_the_classifier_that_was_sent(silos):
-    _, said = all_rounds(silos)
-    for request, reply in said:
+    _, heard = all_rounds(silos)
+    for request, reply in heard:
         silo = silos[request.client]
         model = silo.classifier(group(request.arrays, "classifier"))
-        expected = asdict(score(model, silo.graph, silo.table))
+        expected = said(model, silo.graph, silo.table, silo.spec)
         assert {name: reply.metrics[name] for name in expected} == expected
 
 
 def test_reports_pool_the_silo_scores(silos):
-    reports, said = all_rounds(silos)
-    first = pooled(reply.metrics for _, reply in said[:3])
-    assert reports[0].metrics == {name: first[name] for name in ("silo_val", "silo_test")}
+    reports, heard = all_rounds(silos)
+    first = pooled(reply.metrics for _, reply in heard[:3])
+    assert reports[0].metrics == {
+        name: first[name] for name in ("silo_val", "silo_test", "val_loss")
+    }
 
 
 def test_all_clients_get_the_same_weights(silos):
-    _, said = all_rounds(silos)
+    _, heard = all_rounds(silos)
     for r in range(4):
-        sent = [request.arrays for request, _ in said if request.round == r]
+        sent = [request.arrays for request, _ in heard if request.round == r]
         assert len(sent) == 3
         assert same(sent[0], sent[1])
         assert same(sent[0], sent[2])
 
 
 def test_the_last_round_scores_and_sends_no_weights_up(silos):
-    _, said = all_rounds(silos)
-    steps = [(request.step, bool(reply.arrays)) for request, reply in said]
+    _, heard = all_rounds(silos)
+    steps = [(request.step, bool(reply.arrays)) for request, reply in heard]
     assert steps == [("train", True)] * 9 + [("score", False)] * 3
 
 
 def test_a_client_without_training_nodes_takes_part_with_weight_zero(silos):
     assert counts(silos)[2] == 0
-    _, said = all_rounds(silos)
-    request, reply = said[2]
+    _, heard = all_rounds(silos)
+    request, reply = heard[2]
     assert request.client == 2
     assert same(reply.arrays, request.arrays)
     assert reply.metrics["training_nodes"] == 0
@@ -134,9 +136,9 @@ def test_a_client_without_training_nodes_takes_part_with_weight_zero(silos):
 
 
 def test_only_declared_numbers_leave_a_client(silos):
-    _, said = all_rounds(silos)
-    for _, reply in said:
-        assert set(reply.metrics) <= set(TRAINED)
+    _, heard = all_rounds(silos)
+    for _, reply in heard:
+        assert set(reply.metrics) <= SCORE_NAMES | {"loss", "training_nodes", "val_loss"}
         assert all(isinstance(value, int | float) for value in reply.metrics.values())
 
 

@@ -1,7 +1,5 @@
 """Every client on its own."""
 
-from dataclasses import asdict
-
 import numpy as np
 import pytest
 import torch
@@ -9,7 +7,7 @@ import torch
 from feddep.federation.messages import Reply, Request, group
 from feddep.federation.phase import Ask
 from feddep.graph.graph import Part
-from feddep.learning.evaluation import SCORE_NAMES, score
+from feddep.learning.evaluation import SCORE_NAMES, said
 from feddep.learning.silo import Silo
 from feddep.learning.trainer import train
 from feddep.models.weights import to_arrays
@@ -47,14 +45,14 @@ def test_training_goes_on_where_the_last_round_ended(silo):
 def test_scores_are_those_after_training(silo):
     for reply, state in rounds(silo, 2):
         model = silo.classifier(group(state, "classifier"))
-        expected = asdict(score(model, silo.graph, silo.table))
+        expected = said(model, silo.graph, silo.table, silo.spec)
         assert {name: reply.metrics[name] for name in expected} == expected
 
 
 def test_nothing_but_declared_numbers_leaves_a_client(silo):
     for reply, _ in rounds(silo, 2):
         assert reply.arrays == {}
-        assert set(reply.metrics) == SCORE_NAMES | {"loss", "training_nodes"}
+        assert set(reply.metrics) == SCORE_NAMES | {"loss", "training_nodes", "val_loss"}
         assert reply.metrics["training_nodes"] == len(silo.graph.members(Part.TRAIN))
 
 

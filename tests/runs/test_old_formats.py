@@ -16,7 +16,7 @@ from feddep.runs.clients import same_arrays
 from feddep.runs.execute import execute
 from feddep.runs.files import read_record
 from feddep.runs.folder import RunFolder
-from feddep.runs.old_formats import GENERATOR_BEFORE, read_spec
+from feddep.runs.old_formats import SETTINGS_BEFORE, read_spec
 from feddep.runs.records import versions
 from feddep.runs.result import Result
 from feddep.scenario.build import build
@@ -44,7 +44,7 @@ def correct(result: Result, graph: feddep.Graph, part: feddep.Part, client: int 
 def test_it_is_opened(folder: Path):
     result = feddep.open_run(folder)
     assert result.record == read_record(folder)
-    assert result.spec == RunSpec.read(folder / "spec.toml", GENERATOR_BEFORE)
+    assert result.spec == RunSpec.read(folder / "spec.toml", SETTINGS_BEFORE)
     assert [entry["round"] for entry in result.history] == [1, 2, 3, 4]
     assert len(result.models) == (2 if folder.name == "local" else 1)
     assert result.privacy["statement"]
@@ -54,9 +54,9 @@ def test_its_generators_are_set_to_what_they_did_then(folder: Path):
     """Asked about another graph, they would otherwise generate as they were never trained to."""
     assert "sampler" not in (folder / "spec.toml").read_text()
     spec = feddep.open_run(folder).spec
-    assert {key: spec.value_of(key) for key in GENERATOR_BEFORE} == GENERATOR_BEFORE
+    assert {key: spec.value_of(key) for key in SETTINGS_BEFORE} == SETTINGS_BEFORE
     today = RunSpec()
-    assert all(today.value_of(key) != value for key, value in GENERATOR_BEFORE.items())
+    assert all(today.value_of(key) != value for key, value in SETTINGS_BEFORE.items())
 
 
 def test_its_events_are_read_under_their_old_name(folder: Path):
@@ -124,7 +124,7 @@ def test_it_goes_on_to_the_same_result_as_one_that_was_never_stopped(name: str, 
     shutil.copytree(HERE / name, tmp_path / "run")
     settings = read_settings(tmp_path / "run" / "spec.toml")
     resumed = execute(settings, out=tmp_path / "run", resume=True, workers=1, device="cpu")
-    anew = execute(GENERATOR_BEFORE | settings, workers=1, device="cpu")
+    anew = execute(SETTINGS_BEFORE | settings, workers=1, device="cpu")
     assert resumed.spec == anew.spec
     assert resumed.record["best_round"] == anew.record["best_round"] == 2
     same_processor = (

@@ -12,7 +12,7 @@ from feddep.algorithms import METHODS, find_method
 from feddep.errors import InputError, InterruptedRunError
 from feddep.graph.graph import Graph, Part
 from feddep.graph.shard import Shards
-from feddep.learning.evaluation import Scores
+from feddep.learning.evaluation import COUNTS, Scores
 from feddep.learning.mending import Memory, Mended
 from feddep.learning.silo import Silo
 from feddep.models import span
@@ -70,7 +70,7 @@ def recomputed(result: Result, shards: Shards) -> dict[str, Any]:
     on_whole = [counted(result, shards.graph, client) for client in whole]
     graphs = client_graphs(shards, find_method(result.spec.method))  # with all their columns
     own = [counted(result, graph, client) for client, graph in enumerate(graphs)]
-    pooled = Scores(*np.sum([[*vars(scores).values()] for scores in own], axis=0))
+    pooled = Scores(*np.sum([[vars(scores)[name] for name in COUNTS] for scores in own], axis=0))
     mean = {part: sum(getattr(s, part) for s in on_whole) / len(whole) for part in ("test", "val")}
     return {"global": mean, "silo": {"test": pooled.test, "val": pooled.val}}
 

@@ -75,7 +75,7 @@ def test_a_folder_without_manifest_is_refused(tmp_path: Path):
 
 def test_a_name_decides_nothing():
     spec = small_spec(seed=4)
-    assert build.resolve(spec, {"partition.clients"}) == spec
+    assert build.resolve(spec, {"partition.clients", "selection.metric", "selection.ties"}) == spec
 
 
 def test_a_shard_folder_decides_clients_partition_and_split(tmp_path: Path, small_graph: Graph):

@@ -43,6 +43,9 @@ def resolved(**given: object) -> RunSpec:
     return resolve(RunSpec().with_settings(dotted), dotted)
 
 
+PAPERS_CHOICE = {"selection.metric": "accuracy", "selection.ties": "first"}
+
+
 # The packaged file
 
 
@@ -54,20 +57,33 @@ def resolved(**given: object) -> RunSpec:
 def test_the_paper_preset_is_the_defaults_and_the_paper_s_widths(method, dataset, width):
     found = resolved(method=method, dataset=dataset, preset="paper")
     expected = {"method": method, "dataset": dataset, "preset": "paper", "embedding.width": width}
-    assert found == RunSpec().with_settings(expected)
+    assert found == RunSpec().with_settings(expected | PAPERS_CHOICE)
 
 
 def test_what_is_packaged_fits_the_methods_and_the_data_sets(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(presets, "FILE", PACKAGED)
     content = tomllib.loads(PACKAGED.read_text())
     assert content.keys() <= {"paper", "tuned"}
-    assert content["paper"].keys() <= set(dataset_names())
+    assert content["paper"].keys() <= {*dataset_names(), presets.ANY}
     for method, entries in content.get("tuned", {}).items():
         assert METHODS[method].preset_of is None, "it would never be looked at"
         assert entries.keys() <= set(dataset_names())
     for method in METHODS:
         for dataset in dataset_names():
             assert resolved(method=method, dataset=dataset).training.rounds <= 100
+
+
+def test_stored_runs_were_chosen_by_accuracy_and_the_first_of_equal_rounds():
+    for preset, dataset in [("paper", "cora"), ("tuned", "cora"), ("tuned", "synthetic")]:
+        found = resolved(method="feddep", dataset=dataset, preset=preset)
+        assert {key: found.value_of(key) for key in PAPERS_CHOICE} == PAPERS_CHOICE
+    assert resolved(dataset="some/folder", preset="paper").selection.ties == "first"
+
+
+def test_data_of_ones_own_are_chosen_by_what_fits_them():
+    found = resolved(dataset="some/folder").selection
+    assert (found.metric, found.ties) == ("auto", "loss")
+    assert resolved(dataset="cora", selection__ties="loss").selection.ties == "loss"
 
 
 # What comes from where

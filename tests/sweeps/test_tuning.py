@@ -59,6 +59,7 @@ def test_only_methods_with_embeddings_search_for_them():
 def test_the_first_trial_is_the_paper_s_preset_with_100_rounds(tmp_path: Path):
     first = declare(tmp_path, "feddep").trials[0]
     settings = SMALL | {"method": "feddep", "preset": "paper", "training.rounds": 100}
+    settings |= {"selection.metric": "accuracy", "selection.ties": "first"}
     assert first.spec == RunSpec().with_settings(settings)
 
 
@@ -263,7 +264,8 @@ def test_the_choice_can_be_used_as_a_preset(tmp_path: Path):
     finish(tuning, learning_rate)
     path = tuning.write_choice(tuning.outcome())
     found = presets.preset_settings(str(path), find_method("fedavg"), "synthetic")
-    assert found == tuning.settings_of(tuning.outcome())
+    chosen_by = {"selection.metric": "accuracy", "selection.ties": "first"}
+    assert found == tuning.settings_of(tuning.outcome()) | chosen_by
     assert found["training.learning_rate"] == 1
 
 

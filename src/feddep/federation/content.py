@@ -44,6 +44,8 @@ class Number(Enum):
 
     REAL = "finite"
     COUNT = "whole, from 0 to the client's number of nodes"
+    SHARE = "from 0 to 1, or none (NaN) if there is nothing to judge"
+    LOSS = "a mean cross-entropy from 0 to 20, or none (NaN)"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,6 +31,7 @@ _LARGEST_COUNT = 2**53  # above it not every whole number is a float
 LARGEST_WEIGHT = 1e6
 """Of a request. Honest weights are far smaller: beyond it float32 has no digits left for a step
 of training. It depends on nothing that a client has, so a refusal tells nothing about a client."""
+_LIMITS = {Number.SHARE: 1.0, Number.LOSS: 20.0}  # NaN says that there is nothing to judge
 _LARGEST_NUMBER = 1e100  # sums and products of a few such numbers are still finite
 
 
@@ -183,10 +184,10 @@ def _number_problems(
             yield f"the number {short(name)} is not declared"
         if not _is_whole(value) and not isinstance(value, float):
             yield f"{name} is no number but {short(value)}"
-        # Without training nodes there may be no loss; with weight 0 nobody uses it.
-        excused = name == "loss" and metrics.get("training_nodes") == 0 and value != value
-        if not excused and not abs(value) <= _LARGEST_NUMBER:
-            yield f"{name} is {short(value)}, which is not finite, or as good as"
+        if declared[name] in _LIMITS:
+            yield from _limit_problems(name, value, _LIMITS[declared[name]])
+        else:
+            yield from _finite_problems(name, value, metrics)
         if declared[name] is Number.COUNT:
             yield from _count_problems(name, value, nodes)
     for name in declared.keys() - metrics.keys():
@@ -195,6 +196,18 @@ def _number_problems(
         correct = metrics.get(name.removesuffix("_total") + "_correct", 0)
         if name.endswith("_total") and correct > total:
             yield f"{short(correct)} of {short(total)} {name.removesuffix('_total')} are correct"
+
+
+def _finite_problems(name: str, value: float, metrics: Mapping[str, float]) -> Problems:
+    # Without training nodes there may be no loss; with weight 0 nobody uses it.
+    excused = name == "loss" and metrics.get("training_nodes") == 0 and value != value
+    if not excused and not abs(value) <= _LARGEST_NUMBER:
+        yield f"{name} is {short(value)}, which is not finite, or as good as"
+
+
+def _limit_problems(name: str, value: float, largest: float) -> Problems:
+    if value == value and not 0 <= value <= largest:
+        yield f"{name} is {short(value)}, where a number from 0 to {largest:g} belongs"
 
 
 def _count_problems(name: str, value: float, nodes: int | None) -> Problems:

@@ -8,6 +8,7 @@ import torch
 from annotated_types import Ge, Gt
 
 from feddep.learning.prototypes import EmbeddingSpec
+from feddep.learning.selection import SelectionSpec
 from feddep.models.generator import GeneratorSpec
 from feddep.models.sage import FusedSage, Fusion, ModelSpec, initialise
 from feddep.models.weights import Weights, from_arrays, shapes_of
@@ -56,6 +57,7 @@ class LearningSpec:
         generator: DGen.
         privacy: the mechanism between the silos' edges and what leaves them.
         aggregation: how the silos' weights become one classifier.
+        selection: how the round is chosen whose classifier is returned.
         fusion: which of the classifier's layers take embeddings of missing neighbours.
     """
 
@@ -68,6 +70,8 @@ class LearningSpec:
     generator: GeneratorSpec = field(default_factory=GeneratorSpec)
     privacy: PrivacySpec = field(default_factory=PrivacySpec)
     aggregation: AggregationSpec = field(default_factory=AggregationSpec)
+    # A silo's draws are named from the repr, and selection changes nothing that noise is to hide.
+    selection: SelectionSpec = field(default_factory=SelectionSpec, repr=False)
     fusion: Fusion = "none"
 
     @property

@@ -6,7 +6,7 @@ scores the final classifier. So a score never costs a message of its own.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from feddep.federation.content import Number, Weights
 from feddep.federation.messages import Reply, Request, State, group, grouped
 from feddep.federation.phase import Ask, Phase, RoundReport, Step, Steps
 from feddep.graph.graph import Graph, Part
-from feddep.learning.evaluation import SCORE_NAMES, pooled, score
+from feddep.learning.evaluation import SCORE_NAMES, pooled, said
 from feddep.learning.mending import Mended, Mender, Recalling
 from feddep.learning.private_training import (
     classifier_gradients,
@@ -31,7 +31,7 @@ from feddep.models.weights import to_arrays
 from feddep.privacy.events import Event, FullNeighbours, NoisedGradients
 
 SCORES = dict.fromkeys(sorted(SCORE_NAMES), Number.COUNT)
-TRAINED = {**SCORES, "loss": Number.REAL, "training_nodes": Number.COUNT}
+TRAINED = {"loss": Number.REAL, "training_nodes": Number.COUNT}
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,12 @@ class Averaging(Phase[Silo, LearningSpec]):
     def steps(self, spec: LearningSpec) -> Steps:
         """The classifier goes out in every round, and comes back from each that trains it."""
         weights = {"classifier": Weights(spec.classifier_shapes)}
+        asked = {name: Number[kind] for name, kind in spec.selection.said(spec.classes).items()}
+        scores, trained = {**SCORES, **asked}, {**SCORES, **asked, **TRAINED}
         priced = spec.training.rounds if self.is_private(spec) else None
         return {
-            "train": Step(request=weights, reply=weights, numbers=TRAINED, releases=priced),
-            "score": Step(request=weights, numbers=SCORES),
+            "train": Step(request=weights, reply=weights, numbers=trained, releases=priced),
+            "score": Step(request=weights, numbers=scores),
         }
 
     def events(self, spec: LearningSpec, graph: Graph) -> list[Event]:
@@ -121,7 +123,7 @@ class Averaging(Phase[Silo, LearningSpec]):
             graph, trainer = without_edges(graph), train_privately
         seeds = silo.seeds.child(self.name, request.round)
         with mended.fitting(model) as classifier:
-            metrics = asdict(score(classifier, graph, table, mended.missing_embeddings))
+            metrics = said(classifier, graph, table, silo.spec, mended.missing_embeddings)
             if request.step == "score":
                 return Reply(request.client, metrics=metrics), state
             missing = mended.embeddings_in_training

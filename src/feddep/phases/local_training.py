@@ -1,12 +1,12 @@
 """Every client trains a classifier of its own; only its scores leave it."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from feddep.federation.content import Number
 from feddep.federation.messages import Reply, Request, State, group, grouped
 from feddep.federation.phase import Ask, Phase, RoundReport, Step, Steps
 from feddep.graph.graph import Graph, Part
-from feddep.learning.evaluation import SCORE_NAMES, pooled, score
+from feddep.learning.evaluation import SCORE_NAMES, pooled, said
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
 from feddep.learning.trainer import sampled_lists, train
@@ -27,7 +27,8 @@ class LocalTraining(Phase[Silo, LearningSpec]):
     def steps(self, spec: LearningSpec) -> Steps:
         """Nothing but scores leaves a client."""
         counts = dict.fromkeys(sorted({*SCORE_NAMES, "training_nodes"}), Number.COUNT)
-        return {"train": Step(numbers={**counts, "loss": Number.REAL})}
+        asked = {name: Number[kind] for name, kind in spec.selection.said(spec.classes).items()}
+        return {"train": Step(numbers={**counts, **asked, "loss": Number.REAL})}
 
     def events(self, spec: LearningSpec, graph: Graph) -> list[Event]:
         """Lists are sampled for every batch."""
@@ -45,6 +46,6 @@ class LocalTraining(Phase[Silo, LearningSpec]):
             "loss": train(model, silo, silo.seeds.child(self.name, request.round)),
             "training_nodes": len(silo.graph.members(Part.TRAIN)),
         }
-        metrics |= asdict(score(model, silo.graph, silo.table))
+        metrics |= said(model, silo.graph, silo.table, silo.spec)
         state = {**state, **grouped("classifier", to_arrays(model))}
         return Reply(request.client, metrics=metrics), state

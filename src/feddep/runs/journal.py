@@ -13,6 +13,7 @@ from feddep.federation.metering import Meter
 from feddep.federation.phase import AnyPhase, RoundReport
 from feddep.federation.run_phases import Progress
 from feddep.learning.evaluation import Scores
+from feddep.learning.selection import Selection
 from feddep.runs.folder import RunFolder
 from feddep.runs.old_formats import checkpoint_of_today
 from feddep.runs.records import entry_of
@@ -41,6 +42,12 @@ class Journal:
         watch: called after every round.
         stop_requested: asked after every round; True ends the run with a checkpoint.
         checkpoint_seconds: least time between checkpoints; None takes CHECKPOINT_SECONDS.
+        selection: how the best round is told.
+
+    Attributes:
+        best: the best round so far.
+        classifiers: of the best round: one, or one for each client; none if silos keep them.
+        last: those of the last round, once the run is finished.
     """
 
     runtime: Runtime
@@ -50,9 +57,11 @@ class Journal:
     watch: Watcher | None = None
     stop_requested: Callable[[], bool] = lambda: False
     checkpoint_seconds: float | None = None
+    selection: Selection = field(default_factory=Selection)
     history: list[dict[str, Any]] = field(default_factory=list)
     best: int = 0
     classifiers: Sequence[Arrays] = ()
+    last: Sequence[Arrays] = ()
     seconds: dict[str, float] = field(default_factory=dict)
     measuring_seconds: float = 0.0
     diverged: str = ""
@@ -73,8 +82,10 @@ class Journal:
         """
         now = time.perf_counter()
         self.seconds[phase.name] = self.seconds.get(phase.name, 0.0) + now - self._mark
-        if report is not None and report.round > 0:
-            self._note(report)
+        if report is not None:
+            self.selection.settle(report.metrics)
+            if report.round > 0:
+                self._note(report)
         if self.watch is not None:
             val = report.metrics.get("silo_val") if report else None
             self.watch(phase.name, progress.round, self.rounds[phase.name], val)
@@ -90,10 +101,16 @@ class Journal:
         self.measuring_seconds += self._mark - now
 
     def finish(self) -> None:
-        """Waits for the last measurements."""
+        """Waits for the last measurements, and takes the last round's classifiers."""
+        self._wait()
+        if not self.diverged:  # then some clients are one round further than others
+            self.last = self.last or self._of_clients()
+
+    def _wait(self) -> None:
         for entry, future in self._pending:
             scores = future.result()
-            entry["global"] = {"test": _mean("test", scores), "val": _mean("val", scores)}
+            own = {"test": _mean("test", scores), "val": _mean("val", scores)}
+            entry["global"] = own | _mean_measures(scores)
         self._pending.clear()
 
     def restore(self, known: State | None = None) -> Progress:
@@ -116,9 +133,11 @@ class Journal:
     def _continued(self, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> Progress:
         self.history, self.best = header["history"], header["best"]
         self.seconds, self.measuring_seconds = header["seconds"], header["measuring_seconds"]
+        self.selection.restore(header["selection"])
         self.meter.restore(header["traffic"])
         self.meter.sent = header["sent"]
         self.classifiers = [group(arrays, f"best-{i}") for i in range(header["classifiers"])]
+        self.last = [group(arrays, f"last-{i}") for i in range(header.get("last", 0))]
         self.runtime.restore(
             [group(arrays, f"client-{i}") for i in range(header["clients"])],
             [group(arrays, f"kept-{i}") for i in range(header["kept"])],
@@ -131,32 +150,36 @@ class Journal:
         entry: dict[str, Any] = {
             "round": report.round,
             "loss": loss if isfinite(loss) else None,  # JSON has no NaN
-            "silo": {"test": metrics.get("silo_test"), "val": metrics.get("silo_val")},
+            "silo": {
+                "test": metrics.get("silo_test"),
+                "val": metrics.get("silo_val"),
+                **self.selection.of_round(metrics),
+            },
             "global": {"test": None, "val": None},
             "seconds": round(sum(self.seconds.values()), 6),
         }
         self.history.append(entry)
         self._pending.append((entry, self.runtime.measure(report.classifier)))
+        own = report.classifier
+        self.last = [] if own is None else [own]
         if self._is_best(entry):
-            self.best = report.round
+            self.best, self.classifiers = report.round, self.last or self._of_clients()
             self.runtime.keep()
-            own = report.classifier
-            self.classifiers = (
-                [own]
-                if own is not None
-                else [group(state, "classifier") for state in self.runtime.states()]
-            )
+
+    def _of_clients(self) -> list[Arrays]:
+        """The classifiers in the clients' memories, where each has its own."""
+        return [group(state, "classifier") for state in self.runtime.states()]
 
     def _is_best(self, entry: Mapping[str, Any]) -> bool:
         """Better than any round before; as long as nobody can validate, the last one counts."""
-        best = entry_of(self.history, self.best)["silo"]["val"] if self.best else None
-        val = entry["silo"]["val"]
-        return best is None or (val is not None and bool(val > best))
+        if not self.best:
+            return True
+        return self.selection.is_better(entry["silo"], entry_of(self.history, self.best)["silo"])
 
     def _checkpoint(self, progress: Progress) -> None:
         if self.folder is None:
             return
-        self.finish()
+        self._wait()
         states, kept = self.runtime.states(), self.runtime.kept()
         arrays: dict[str, Any] = grouped("server", progress.state)
         for client, state in enumerate(states):
@@ -165,12 +188,16 @@ class Journal:
             arrays |= grouped(f"kept-{client}", state)
         for number, classifier in enumerate(self.classifiers):
             arrays |= grouped(f"best-{number}", classifier)
+        for number, classifier in enumerate(self.last):
+            arrays |= grouped(f"last-{number}", classifier)
         header = {
             "phase": progress.phase,
             "round": progress.round,
             "clients": len(states),
             "kept": len(kept),
             "classifiers": len(self.classifiers),
+            "last": len(self.last),
+            "selection": self.selection.to_plain(),
             "history": self.history,
             "best": self.best,
             "seconds": self.seconds,
@@ -187,3 +214,10 @@ def _mean(part: str, scores: Sequence[Scores]) -> float | None:
     """The mean accuracy of one or several classifiers; None if it could not be measured."""
     values = [getattr(entry, part) for entry in scores]
     return None if None in values or not values else sum(values) / len(values)
+
+
+def _mean_measures(scores: Sequence[Scores]) -> dict[str, float]:
+    """The mean of each measure over the classifiers that have it."""
+    names = dict.fromkeys(name for entry in scores for name in entry.measures)
+    found = {name: [e.measures[name] for e in scores if name in e.measures] for name in names}
+    return {name: sum(values) / len(values) for name, values in found.items()}

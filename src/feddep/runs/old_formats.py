@@ -7,23 +7,26 @@ Until 0.1:
 - In a client's memory z̄ of its nodes was called ``mended``, both in a checkpoint and in what a silo
   remembers of a run that is under way.
 - A checkpoint kept nothing of the best round but the classifiers.
+- The round was chosen by accuracy, and the first of equal rounds counted.
 - Generators had five settings less. What they are set to today changes what a generator does, so a
   stored spec that does not name them has those that stand for what was done then.
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from feddep.federation.messages import Arrays, group, grouped
 from feddep.learning.mending import mending_of
+from feddep.learning.selection import AS_IN_THE_PAPER, Selection
 from feddep.scenario.spec import RunSpec
 
 EVENTS = "privacy_events.json"
 OLD_FILES = ("ledger.json",)
 """Names of files that are no longer written, but must be deleted when a run is replaced."""
 
-GENERATOR_BEFORE: Mapping[str, Any] = {
+GENERATOR_BEFORE: dict[str, Any] = {
     "generator.sampler": "thin",
     "generator.rounding": "nearest",
     "generator.signal": 0.0,
@@ -32,10 +35,15 @@ GENERATOR_BEFORE: Mapping[str, Any] = {
 }
 """How generators worked before these could be set."""
 
+SETTINGS_BEFORE: Mapping[str, Any] = GENERATOR_BEFORE | {
+    f"selection.{name}": value for name, value in asdict(AS_IN_THE_PAPER).items()
+}
+"""All that was so before it could be set: how the round was chosen, too."""
+
 
 def read_spec(file: Path) -> RunSpec:
     """The spec of a stored run; an error names the file."""
-    return RunSpec.read(file, GENERATOR_BEFORE)
+    return RunSpec.read(file, SETTINGS_BEFORE)
 
 
 def spec_of_text(text: str) -> RunSpec:
@@ -60,6 +68,8 @@ def checkpoint_of_today(
     header: Mapping[str, Any], arrays: Arrays
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """A checkpoint as it would be stored today."""
+    if "selection" not in header:
+        header = {**header, "selection": Selection(AS_IN_THE_PAPER, _settled=True).to_plain()}
     if "kept" in header:
         return dict(header), dict(arrays)
     found = dict(arrays)

@@ -17,6 +17,7 @@ from feddep.federation.run_phases import run_phases
 from feddep.graph.fingerprint import fingerprint
 from feddep.graph.shard import Shards
 from feddep.learning.classifier import Classifier
+from feddep.learning.selection import Selection
 from feddep.learning.spec import LearningSpec
 from feddep.privacy.events import Event, Events
 from feddep.privacy.meaning import GraphSize
@@ -187,6 +188,7 @@ def _record_of(
         data=sizes_of(shards),
         history=journal.history,
         best=journal.best,
+        selection=journal.selection,
         traffic=journal.meter.counts(),
         privacy=privacy,
         generation=generation,
@@ -228,7 +230,10 @@ def run_method(
     meter = Meter(runtime)
     meter.expect(phase.name for phase in method.phases)
     rounds = {phase.name: phase.rounds(learning) for phase in method.phases}
-    journal = Journal(runtime, meter, rounds, folder, watch, stop_requested, checkpoint_seconds)
+    selection = Selection(learning.selection)
+    journal = Journal(
+        runtime, meter, rounds, folder, watch, stop_requested, checkpoint_seconds, selection
+    )
     progress = journal.restore(known)
     journal.start()
     try:

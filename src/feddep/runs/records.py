@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_info
 from feddep.algorithms import fingerprint
 from feddep.graph.graph import Part
 from feddep.graph.shard import Shards
+from feddep.learning.selection import Selection
 from feddep.runs.files import Record
 from feddep.scenario import presets
 from feddep.scenario.spec import RunSpec
@@ -26,6 +27,7 @@ def make_record(
     traffic: Mapping[str, Mapping[str, int]],
     privacy: Mapping[str, Any],
     generation: Mapping[str, Any] | None = None,
+    selection: Selection | None = None,
 ) -> Record:
     """Puts a record together.
 
@@ -34,13 +36,14 @@ def make_record(
         split: the split that was used; data may bring their own.
         data: sizes of the whole graph and what its clients lose, see :func:`sizes_of`.
         history: one entry for each round.
-        best: the round with the best validation score.
+        best: the round whose classifier is returned.
         seconds: times in all and by phase.
         traffic: bytes by phase.
         privacy: what is promised about the clients' edges.
         generation: what the clients' generators did, see :mod:`feddep.runs.generation`.
+        selection: by what the best round was chosen; None by accuracy.
     """
-    chosen, last = entry_of(history, best), history[-1]
+    chosen, last, by = entry_of(history, best), history[-1], selection or Selection()
     return {
         "method": spec.method,
         "dataset": spec.dataset,
@@ -53,9 +56,15 @@ def make_record(
         "data": dict(data),
         "settings": spec.settings_of(presets.SECTIONS),
         "best_round": best,
+        "selection": {
+            "metric": by.metric,
+            "ties": by.spec.ties,
+            "value": by.value(chosen["silo"]),
+            "positive": by.positive,
+        },
         "scores": {
-            "global": {**chosen["global"], "test_last": last["global"]["test"]},
-            "silo": chosen["silo"],
+            "global": {**_accuracies(chosen["global"]), "test_last": last["global"]["test"]},
+            "silo": _accuracies(chosen["silo"]),
         },
         "seconds": dict(seconds),
         "traffic": {
@@ -67,6 +76,10 @@ def make_record(
         "generation": None if generation is None else dict(generation),
         "versions": versions() | _own_version(spec.method),
     }
+
+
+def _accuracies(scores: Mapping[str, Any]) -> dict[str, Any]:
+    return {part: scores[part] for part in ("test", "val")}
 
 
 def sizes_of(shards: Shards) -> dict[str, float]:

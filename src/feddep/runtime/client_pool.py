@@ -13,7 +13,7 @@ from feddep.federation.client import Client
 from feddep.federation.messages import Arrays, Reply, Request, State, group
 from feddep.graph.graph import Graph, Part
 from feddep.learning.aggregates import aggregated
-from feddep.learning.evaluation import Scores, score
+from feddep.learning.evaluation import Scores, measure
 from feddep.learning.mending import mending_of
 from feddep.learning.silo import Silo, open_silo
 from feddep.learning.spec import LearningSpec
@@ -104,7 +104,7 @@ class ClientPool:
             if self.spec.privacy.sums:
                 graph = aggregated(graph, self.spec, None)
             self._whole = graph, FeatureTable(graph.features, self.device)
-        return score(self.spec.classifier(classifier).to(self.device), *self._whole)
+        return measure(self.spec.classifier(classifier).to(self.device), *self._whole)
 
     def score_own(self) -> list[Scores]:
         """Scores the clients' own classifiers on the whole graph, in the clients' order."""
@@ -123,4 +123,4 @@ def warm_up(device: torch.device) -> None:
         silo = Silo(0, graph, LearningSpec(features=columns, classes=2), device)
         model = silo.classifier()
         train(model, silo, silo.seeds)
-        score(model, graph, silo.table)
+        measure(model, graph, silo.table)

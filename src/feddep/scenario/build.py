@@ -181,7 +181,12 @@ def learning_spec_for(spec: RunSpec, graph: Graph, method: Method) -> LearningSp
 
 
 def learning_spec_of(spec: RunSpec, features: int, classes: int, method: Method) -> LearningSpec:
-    """The part of the spec that the clients of a method need for learning."""
+    """The part of the spec that the clients of a method need for learning.
+
+    Raises:
+        InputError: a round cannot be chosen by the measure asked for with so many classes.
+    """
+    spec.selection.check(classes)
     return LearningSpec(
         features=features,
         classes=classes,
@@ -192,6 +197,7 @@ def learning_spec_of(spec: RunSpec, features: int, classes: int, method: Method)
         generator=spec.generator,
         privacy=spec.privacy,
         aggregation=spec.aggregation,
+        selection=spec.selection,
         fusion=method.fusion,
     )
 

@@ -23,9 +23,11 @@ if TYPE_CHECKING:  # the methods import torch, and reading a small file should n
     from feddep.algorithms.method import Method
 
 NAMES = ("tuned", "paper")
-SECTIONS = ("model", "training", "embedding", "generator")
+SECTIONS = ("model", "training", "embedding", "generator", "selection")
 PROMISES = ("training.update_clip", "training.update_noise")
 FILE = Path(__file__).with_name("presets.toml")
+ANY = "any"
+"""The table of what all of the paper's runs had; other data take it with ``paper`` only."""
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +51,10 @@ def preset_settings(preset: Preset, method: "Method", dataset: str) -> dict[str,
         dataset: the name of the data.
     """
     content, name = _read(FILE), method.preset_of or method.name
-    paper = content.get("paper", {}).get(dataset, {})
+    papers = content.get("paper", {})
+    paper = papers.get(dataset, {})
+    if preset == "paper" or dataset in papers:
+        paper = papers.get(ANY, {}) | paper
     tuned = content.get("tuned", {}).get(name, {}).get(dataset, {})
     _check(FILE, paper | tuned)
     if preset not in NAMES:

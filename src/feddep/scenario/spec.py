@@ -20,6 +20,7 @@ from feddep.graph.partition import PartitionSpec
 from feddep.graph.splits import SplitSpec
 from feddep.graph.synthetic import SyntheticSpec
 from feddep.learning.prototypes import EmbeddingSpec
+from feddep.learning.selection import SelectionSpec
 from feddep.learning.spec import TrainingSpec
 from feddep.models.generator import GeneratorSpec
 from feddep.models.sage import ModelSpec
@@ -54,6 +55,7 @@ class RunSpec:
     generator: GeneratorSpec = field(default_factory=GeneratorSpec)
     privacy: PrivacySpec = field(default_factory=PrivacySpec)
     aggregation: AggregationSpec = field(default_factory=AggregationSpec)
+    selection: SelectionSpec = field(default_factory=SelectionSpec)
     synthetic: SyntheticSpec = field(default_factory=SyntheticSpec)
 
     def with_settings(self, settings: Mapping[str, Any]) -> "RunSpec":

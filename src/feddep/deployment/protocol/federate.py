@@ -303,6 +303,7 @@ def _record(
         },
         history=journal.history,
         best=journal.best,
+        selection=journal.selection,
         traffic=journal.meter.counts(),
         privacy=_privacy(agreement.spec, promised),
         seconds={
