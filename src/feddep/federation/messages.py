@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from feddep.errors import DataError
+from feddep.reading import json_of
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 """Named arrays. A name is ``group/part`` (``classifier/bias``) or a group alone."""
@@ -124,7 +125,7 @@ def unpack(data: bytes | memoryview) -> tuple[dict[str, Any], dict[str, npt.NDAr
     """The inverse of :func:`pack`; the arrays are read-only views. Anything else is refused."""
     try:
         (length,) = struct.unpack_from("<Q", data)
-        content = json.loads(bytes(data[8 : 8 + length]))
+        content = json_of(bytes(data[8 : 8 + length]))
         header, table = dict(content["header"]), content["arrays"]
         arrays, start = {}, 8 + length
         for name, dtype, shape in table:

@@ -6,12 +6,9 @@ so there is never half of one.
 
 import csv
 import hashlib
-import json
 import os
 import secrets
 import shutil
-import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +19,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from feddep.errors import DataError, InputError
 from feddep.graph.graph import Array
+from feddep.reading import (
+    MOST_CHARACTERS,
+    MOST_TIMES,
+    MOST_UNPACKED,
+    is_plain,
+    json_of,
+    plain_bytes,
+)
 
 AnyPath = str | os.PathLike[str]
 
@@ -29,6 +34,7 @@ MANIFEST = "manifest.json"
 
 _REPLACEABLE = ("feddep-graph", "feddep-shards")  # formats: only our own folders are overwritten
 _ROWS_AT_ONCE = 1 << 16
+_LONGEST_LINE = 4 * MOST_CHARACTERS  # in UTF-8
 
 
 class Manifest(BaseModel):
@@ -51,7 +57,7 @@ def read_manifest(folder: Path, kind: type[_AnyManifest]) -> _AnyManifest:
     """The manifest of a folder; a :class:`DataError` names the first thing wrong with it."""
     path = folder / MANIFEST
     try:
-        return kind.model_validate_json(path.read_bytes())
+        return kind.model_validate_json(plain_bytes(path))
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror})") from None
     except ValidationError as error:
@@ -63,7 +69,7 @@ def read_manifest(folder: Path, kind: type[_AnyManifest]) -> _AnyManifest:
 def format_of(folder: Path) -> str | None:
     """The format named in a folder's manifest, or None if there is none."""
     try:
-        content = json.loads((folder / MANIFEST).read_bytes())
+        content = json_of(plain_bytes(folder / MANIFEST))
     except (OSError, ValueError):
         return None
     return content.get("format") if isinstance(content, dict) else None
@@ -88,7 +94,7 @@ def verify_files(
         path = folder / name
         if name in optional and not path.exists():
             continue
-        if not path.is_file():
+        if not is_plain(path):
             raise DataError(f"{path} is missing, though the manifest lists it")
         found = _sha256(path)
         if found != expected:
@@ -117,6 +123,7 @@ def write_csv(path: Path, header: Sequence[str], columns: Sequence[Array]) -> No
 def read_csv(path: Path, header: Sequence[str], dtype: type[np.generic]) -> Array:
     """``(rows, columns)`` the content of a CSV file of our own."""
     first_line = (",".join(header) + "\n").encode()
+    _check_widths(path)
     with path.open("rb") as file:
         found = file.readline()
         empty = not file.read(1)
@@ -137,6 +144,31 @@ def read_csv(path: Path, header: Sequence[str], dtype: type[np.generic]) -> Arra
         )
 
 
+def _check_widths(path: Path) -> None:
+    """Refuses a table with a long line: an array of text gives every cell the longest one's room.
+
+    Raises:
+        DataError: it names the line.
+    """
+    if not is_plain(path):
+        raise DataError(f"{path} is not a plain file")
+    with path.open("rb") as file:
+        number = longest = 0
+        while line := file.readline(_LONGEST_LINE + 1):
+            number += 1
+            if len(line) > _LONGEST_LINE:
+                most = f"a line of at most {_LONGEST_LINE} bytes"
+                raise DataError(expected_at(path, number, most, f"{line[:40]!r}…"))
+            longest = max(longest, len(line))
+        size = file.tell()
+    room = number * 4 * longest  # of one column, as an array of text
+    if room > max(MOST_UNPACKED, MOST_TIMES * size):
+        raise DataError(
+            f"{path}: its longest line has {longest} bytes, which as a table of {number} lines "
+            f"takes {room:,} bytes; shorten the longest ids"
+        )
+
+
 def expected_at(path: Path, line: int, expectation: str, got: object) -> str:
     """A message that names the file, the line, what was expected and what came."""
     return f"{path}, line {line}: expected {expectation} (got {str(got)!r})"
@@ -149,8 +181,8 @@ def as_data_error(path: Path) -> Iterator[None]:
         yield
     except DataError:
         raise
-    except (InputError, OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path}: {error}") from None
+    except Exception as error:  # a damaged archive or array fails in many ways
+        raise DataError(f"{path}: {error or type(error).__name__}") from None
 
 
 @contextmanager

@@ -38,6 +38,7 @@ from feddep.graph.files import (
 from feddep.graph.graph import Array, Features, Graph, Part
 from feddep.graph.outside import OutsideLinks
 from feddep.graph.schema import Column, Schema
+from feddep.reading import check_unpacked
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -252,6 +253,8 @@ def read_features(path: Path) -> Features:
     if path.suffix not in (".npz", ".npy"):
         raise InputError(f"expected features in an .npz or .npy file (got {path.name!r})")
     with as_data_error(path):
+        if path.suffix == ".npz":
+            check_unpacked(path)
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             if loaded.ndim != 2 or loaded.dtype.kind not in "biuf":

@@ -11,12 +11,13 @@ A *shard collection* is such a folder, with a graph folder (:mod:`feddep.graph.f
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from pydantic import NonNegativeInt, PositiveInt
+from annotated_types import Ge, Le
+from pydantic import NonNegativeInt
 
 from feddep.errors import DataError, InputError
 from feddep.graph.arranging import arranged
@@ -50,6 +51,9 @@ LOST_EDGES_NOTE = (
     "simulator keeps them here only to compute the score on the whole graph. Without the file, no "
     "such edge is known."
 )
+
+MOST_CLIENTS = 100_000
+"""Of a collection that is read: each is a folder of its own."""
 
 _SLICE = 1 << 16
 _ORDER = "order.npy"
@@ -198,7 +202,7 @@ class _ShardsManifest(Manifest):
     format: Literal["feddep-shards"] = "feddep-shards"
     version: Literal[1] = 1
     data_set: str
-    clients: PositiveInt
+    clients: Annotated[int, Ge(1), Le(MOST_CLIENTS)]
     partition: str
     split: str
     seed: int

@@ -13,6 +13,7 @@ from typing import Any
 
 from feddep.errors import DataError, InputError
 from feddep.federation.messages import Arrays, packed_parts, unpack
+from feddep.reading import plain_bytes
 from feddep.runs.files import drafted, folder_to_disk
 from feddep.runs.old_formats import read_spec, spec_of_text
 from feddep.scenario.spec import difference
@@ -21,6 +22,7 @@ NAME, BEFORE = "checkpoint.bin", "checkpoint.before.bin"
 
 _MARK = b"feddep-check-2\r\n"
 _HASH_BYTES = 32
+_MOST_BYTES = 1 << 36
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +89,7 @@ def delete(folder: Path) -> None:
 
 def _read(file: Path, spec: Path) -> Checkpoint:
     try:
-        data = file.read_bytes()
+        data = plain_bytes(file, _MOST_BYTES)
     except OSError as error:
         raise DataError(f"{file} cannot be read ({error.strerror})") from None
     try:

@@ -1,7 +1,6 @@
 """Records on disk. Light to import, because programs that only start others use it too."""
 
 import hashlib
-import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from feddep.errors import DataError
+from feddep.reading import is_plain, json_of, plain_text
 
 SILO_RECORD = "silo.json"
 """What a silo has in place of a record, in the folder of its results of a run."""
@@ -24,7 +24,7 @@ def read_record(path: Path) -> Record:
     """Reads a ``record.json``, or the one in a run folder."""
     file = path / "record.json" if path.is_dir() else path
     try:
-        record = json.loads(file.read_text())
+        record = json_of(plain_text(file))
     except FileNotFoundError:
         raise DataError(f"cannot read the record {file}: {_what_is_there(path)}") from None
     except (OSError, ValueError) as error:
@@ -110,10 +110,10 @@ def check_sums(folder: Path) -> None:
     if not sums.exists():
         return
     try:
-        rows = [row.split("  ", 1) for row in sums.read_text(encoding="utf-8").splitlines()]
+        rows = [row.split("  ", 1) for row in plain_text(sums).splitlines()]
         for expected, name in rows:
             file = folder / name
-            if file.is_file() and (found := _sha256(file)) != expected:
+            if is_plain(file) and (found := _sha256(file)) != expected:
                 raise DataError(
                     f"{file} is not the file that the run wrote: expected SHA-256 {expected} (got "
                     f"{found}); restore it, or delete {SUMS} to open the run as it is"

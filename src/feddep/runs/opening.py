@@ -1,6 +1,5 @@
 """A stored run, opened again: the same :class:`~feddep.runs.result.Result` that the run gave."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from feddep.errors import DataError
 from feddep.learning.classifier import Classifier
 from feddep.learning.spec import LearningSpec
 from feddep.privacy.events import Events, from_plain
+from feddep.reading import json_of, plain_text
 from feddep.runs.clients import ClientPart
 from feddep.runs.files import SILO_RECORD, Record, check_sums, read_record
 from feddep.runs.folder import client_folder
@@ -47,7 +47,7 @@ def open_run(path: Path) -> Result:
 def _of_silo(path: Path) -> Result:
     """What one silo has of a run: the classifier, its own generator, its own record."""
     try:
-        found = json.loads((path / SILO_RECORD).read_text())
+        found = json_of(plain_text(path / SILO_RECORD))
         own, client = found["privacy"]["sound"], int(found.get("client", 0))
     except (OSError, LookupError, TypeError, ValueError) as error:
         raise DataError(f"cannot read the silo's record {path / SILO_RECORD}: {error}") from None
@@ -72,7 +72,7 @@ def read_history(path: Path) -> list[dict[str, Any]]:
     """One entry for each round."""
     file = path / "history.jsonl"
     try:
-        return [dict(json.loads(line)) for line in file.read_text().splitlines()]
+        return [dict(json_of(line)) for line in plain_text(file).splitlines()]
     except (OSError, TypeError, ValueError) as error:
         raise DataError(f"cannot read the history {file}: {error}") from None
 
@@ -83,7 +83,7 @@ def read_events(path: Path) -> list[Events]:
     if not file.exists():  # in a real federation each silo keeps its own
         return []
     try:
-        return [from_plain(rows) for rows in json.loads(file.read_text())]
+        return [from_plain(rows) for rows in json_of(plain_text(file))]
     except (OSError, AttributeError, TypeError, ValueError) as error:
         raise DataError(f"cannot read the privacy events {file}: {error}") from None
 

@@ -1,6 +1,5 @@
 """From a spec to a graph, to its shards, to the graph of each client."""
 
-import json
 import logging
 from collections.abc import Collection, Iterable
 from contextlib import suppress
@@ -22,6 +21,7 @@ from feddep.graph.graph import Graph, Part
 from feddep.graph.shard import Shards, is_shard_collection, read_shards, shard_settings
 from feddep.learning.spec import LearningSpec
 from feddep.privacy.spec import refuse_unread
+from feddep.reading import json_of, plain_bytes
 from feddep.scenario.presets import may_set, preset_settings
 from feddep.scenario.spec import RunSpec, spec_keys
 from feddep.seeding import Seeds
@@ -207,7 +207,7 @@ def _data_name(dataset: str) -> str:
     folder = Path(dataset)
     if dataset in dataset_names() or format_of(folder) is None:
         return dataset
-    manifest = json.loads((folder / MANIFEST).read_bytes())
+    manifest = json_of(plain_bytes(folder / MANIFEST))
     return str(manifest.get("data_set", manifest.get("name", dataset)))
 
 

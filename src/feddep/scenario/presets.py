@@ -7,7 +7,6 @@ noise: it holds keys of :data:`SECTIONS`, except :data:`PROMISES`.
 """
 
 import logging
-import tomllib
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +16,7 @@ from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
 from feddep.errors import DataError, InputError
+from feddep.reading import plain_text, toml_of
 from feddep.scenario.toml import toml_value
 
 if TYPE_CHECKING:  # the methods import torch, and reading a small file should not
@@ -70,7 +70,7 @@ def read_choice(file: Path) -> dict[str, Any]:
         InputError: the file is no such choice.
     """
     try:
-        found = tomllib.loads(file.read_text(encoding="utf-8"))
+        found = toml_of(plain_text(file, pipes=True))
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read the preset {file}: {error}") from None
     if not isinstance(found.get("settings"), dict) or "method" not in found:
@@ -125,4 +125,4 @@ def _read(file: Path) -> dict[str, Any]:
 
 @lru_cache(1)  # a report resolves thousands of settings
 def _parsed(text: str) -> dict[str, Any]:
-    return tomllib.loads(text)
+    return toml_of(text)

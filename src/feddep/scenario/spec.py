@@ -5,7 +5,6 @@ section holds is declared beside the thing that it describes. How a run is carri
 device, folder) is not part of the spec, because it does not change the result.
 """
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from feddep.learning.spec import TrainingSpec
 from feddep.models.generator import GeneratorSpec
 from feddep.models.sage import ModelSpec
 from feddep.privacy.spec import PrivacySpec
+from feddep.reading import plain_text, toml_of
 from feddep.scenario.presets import Preset
 from feddep.scenario.toml import toml_value
 
@@ -133,7 +133,7 @@ def difference(one: RunSpec, other: RunSpec) -> str:
 def read_settings(path: Path) -> dict[str, Any]:
     """The keys that a spec file sets, and no others; an error names the file."""
     try:
-        return _settings(path.read_text(encoding="utf-8"))
+        return _settings(plain_text(path, pipes=True))
     except OSError as error:
         raise InputError(f"cannot read the spec {path}: {error.strerror}") from None
     except (UnicodeDecodeError, InputError) as error:
@@ -142,8 +142,8 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 def _settings(text: str) -> dict[str, Any]:
     try:
-        return _flat(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
+        return _flat(toml_of(text))
+    except ValueError as error:
         raise InputError(f"the spec is not TOML: {error}") from None
 
 

@@ -1,14 +1,18 @@
 """From a sweep's declaration to the settings of single runs."""
 
 import itertools
-import tomllib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from feddep.errors import InputError
+from feddep.reading import plain_text, toml_of
 
 SWITCHES = ("history", "timed")
+
+MOST_CELLS = 100_000
+"""Runs of a sweep: all of them are held in memory, and nobody waits for more."""
 
 Cell = dict[str, Any]
 """The settings of one run."""
@@ -21,7 +25,7 @@ def read_declaration(file: Path) -> dict[str, Any]:
         InputError: an entry has the wrong type; it says which.
     """
     try:
-        content = tomllib.loads(file.read_text())
+        content = toml_of(plain_text(file, pipes=True))
     except (OSError, ValueError) as error:
         hint = "" if file.suffix else f"; expected a file such as {file.name}.toml"
         raise InputError(f"cannot read the sweep {file}: {error}{hint}") from None
@@ -44,6 +48,7 @@ def read_declaration(file: Path) -> dict[str, Any]:
             raise InputError(f"{file}: [{name}] must be a table (got {content[name]!r})")
         for key, value in [pair for table in tables for pair in table.items()]:
             _check_entry(file, name, key, value)
+    _check_number(file, content["grid"])
     both = sorted(content["fixed"].keys() & {key for grid in content["grid"] for key in grid})
     if both:
         raise InputError(f"{file}: {both[0]} stands in [fixed] and in [grid]; choose one of them")
@@ -58,6 +63,12 @@ def _check_entry(file: Path, table: str, key: str, value: Any) -> None:
         raise InputError(
             f"{file}: every entry of [{table}] must be a list of values (got {key} = {value!r})"
         )
+
+
+def _check_number(file: Path, grids: Sequence[Mapping[str, Sequence[Any]]]) -> None:
+    cells = sum(math.prod(map(len, grid.values())) for grid in grids)
+    if cells > MOST_CELLS:
+        raise InputError(f"{file}: {cells:,} runs, where at most {MOST_CELLS:,} make a sweep")
 
 
 def declared_cells(content: Mapping[str, Any]) -> list[Cell]:

@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from feddep.errors import DataError, InputError
+from feddep.reading import json_of, plain_bytes
+
+_MOST_BYTES = 1 << 32
 
 Row = dict[str, Any]
 """``settings``, ``record`` and perhaps ``history`` of one run."""
@@ -20,10 +23,10 @@ def read_rows(file: Path) -> Iterator[Row]:
     Raises:
         DataError: a line is not a complete row, as after a full disk; it names the line.
     """
-    lines = file.read_bytes().splitlines() if file.exists() else []
+    lines = plain_bytes(file, _MOST_BYTES).splitlines() if file.exists() else []
     for number, line in enumerate(lines, start=1):
         try:
-            row = json.loads(line)
+            row = json_of(line)
             _check(row)
         except ValueError as error:
             raise DataError(

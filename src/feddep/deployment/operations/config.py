@@ -4,7 +4,6 @@ Paths in a file are relative to that file, so a folder can be copied to its mach
 """
 
 import re
-import tomllib
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -14,6 +13,7 @@ from pydantic import ValidationInfo as Info
 
 from feddep.deployment.protocol.names import silo_name
 from feddep.errors import InputError
+from feddep.reading import plain_text, toml_of
 
 _LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
 _ADDRESS = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<plain>[^\[\]:]+)):(?P<port>\d{1,5})")
@@ -171,12 +171,12 @@ def read_config(path: Path) -> ServerConfig | SiloConfig:
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return toml_of(plain_text(path))
     except OSError as error:
         raise InputError(
             f"cannot read {path}: {error.strerror}; `feddep deploy init` writes such files"
         ) from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except ValueError as error:
         raise InputError(f"{path} is not TOML: {error}") from None
 
 

@@ -19,7 +19,6 @@ import os
 import re
 import secrets
 import shutil
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -51,6 +50,7 @@ from feddep.deployment.operations.config import (
 )
 from feddep.deployment.protocol.names import silo_name
 from feddep.errors import InputError
+from feddep.reading import plain_text, toml_of
 from feddep.scenario.toml import toml_value
 
 HOME = PurePosixPath("/opt/feddep")
@@ -303,7 +303,7 @@ def _kit_file(address: str, home: PurePosixPath) -> str:
 def _read_kit_file(folder: Path) -> tuple[str, PurePosixPath]:
     path = folder / "kit.toml"
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = toml_of(plain_text(path))
         address, home = str(values["address"]), PurePosixPath(str(values["home"]))
         split_address(address)
     except OSError:

@@ -18,7 +18,6 @@ A budget bounds all runs together; ``docs/privacy.md`` says what it counts::
 
 import math
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +40,7 @@ from feddep.privacy.budget import exceeds
 from feddep.privacy.events import Event, OneShotSampling
 from feddep.privacy.meaning import delta_to_set, largest_delta
 from feddep.privacy.perturb import perturbs
+from feddep.reading import plain_text, toml_of
 from feddep.runs.accounting import mechanism_events, planned_messages
 from feddep.scenario.spec import RunSpec
 
@@ -110,8 +110,8 @@ class Consent(BaseModel):
             InputError: the file cannot be read or is not a consent. Names every wrong line.
         """
         try:
-            text = path.read_text(encoding="utf-8")
-            values = tomllib.loads(text)
+            text = plain_text(path)
+            values = toml_of(text)
         except OSError as error:
             raise InputError(f"cannot read the consent file {path}: {error.strerror}") from None
         except ValueError as error:  # not UTF-8, or not TOML
