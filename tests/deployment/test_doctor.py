@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from tls_server import listening, superlink
 
-from feddep.deployment.operations import certificates, checks, probes
+from feddep.deployment.operations import boundary_checks, certificates, checks, probes
 from feddep.deployment.operations.certificates import (
     key_pem,
     load_private_openssh,
@@ -64,6 +64,13 @@ def change(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))
+
+
+@pytest.fixture(autouse=True)
+def not_root(monkeypatch):
+    """Root is told to run Flower's programs as somebody else; see test_boundary_checks."""
+    monkeypatch.setattr(boundary_checks.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(boundary_checks, "version", lambda: 7)
 
 
 class Script:

@@ -19,7 +19,7 @@ from cryptography.x509.verification import PolicyBuilder, Store
 
 from feddep.deployment.operations import kit as kits
 from feddep.deployment.operations.certificates import hosts_of, load_certificate
-from feddep.deployment.operations.config import ServerConfig, SiloConfig
+from feddep.deployment.operations.config import NodeConfig, ServerConfig, SiloConfig
 from feddep.deployment.operations.kit import Kit, add_silo, init, read_kit, renew
 from feddep.deployment.protocol.consent import Consent
 from feddep.errors import InputError
@@ -47,7 +47,7 @@ class TestInit:
     def test_every_party_has_its_files_and_no_others(self, kit):
         found = {str(path.relative_to(kit.folder)) for path in every_file(kit.folder)}
         server = "ca.crt feddep-server.service nginx.conf server.key server.pem server.toml"
-        silo = "ca.crt consent.toml feddep-silo.service silo.toml"
+        silo = "ca.crt consent.toml feddep-silo.service feddep-node.service node.toml silo.toml"
         assert found == {
             "kit.toml",
             "ca/ca.crt",
@@ -232,6 +232,7 @@ class TestFiles:
         parser.optionxform = str
         parser.read_string(text)
         service = dict(parser["Service"])
+        assert service["User"] == {"server": "feddep", "silo": "feddep-silo"}[command]
         run = f"/srv/fed/venv/bin/feddep {command} {folder}/{command}.toml"
         assert service["ExecStart"] == run
         assert service["Restart"] == "on-failure"
@@ -245,13 +246,39 @@ class TestFiles:
         ):
             assert f"Environment={setting}\n" in text
 
+    def test_flower_s_user_gets_the_key_and_not_the_folder(self, tmp_path):
+        kit = init(tmp_path / "kit", hosts=HOSTS, silos=["a"], home=PurePosixPath("/srv/fed"))
+        folder = kit.silos["a"]
+        silo, node = (SiloConfig.read(folder / "silo.toml"), NodeConfig.read(folder / "node.toml"))
+        unit = (folder / "feddep-node.service").read_text().splitlines()
+        assert f"User={silo.node_user}" in unit
+        assert "InaccessiblePaths=/srv/fed/silos/a" in unit
+        handed = [line for line in unit if line.startswith("LoadCredential=")]
+        assert handed == [
+            f"LoadCredential={name}:/srv/fed/silos/a/{name}"
+            for name in ("node.toml", "ca.crt", "a.key")
+        ]
+        assert (node.ca, node.key) == (silo.ca, silo.key), "they stand beside node.toml"
+        assert (node.socket, node.server) == (silo.socket, silo.server)
+        own = (folder / "feddep-silo.service").read_text().splitlines()
+        assert {"PrivateNetwork=yes", "RestrictAddressFamilies=AF_UNIX"} <= {*own}
+
+    def test_a_trial_has_one_user(self, tmp_path):
+        kit = init(tmp_path / "kit", hosts=["localhost"], silos=["a"], proxy=False)
+        for own in (kit, add_silo(kit.folder, "b")):
+            for folder in own.silos.values():
+                assert SiloConfig.read(folder / "silo.toml").node_user is None
+                assert not list(folder.glob("*node*")) + list(folder.glob("*.service"))
+
     @pytest.mark.skipif(which("systemd-analyze") is None, reason="there is no systemd to ask")
     def test_systemd_understands_the_units(self, tmp_path):
         home = tmp_path / "home"
         (home / "venv/bin").mkdir(parents=True)
         (home / "venv/bin/feddep").touch(0o755)
         kit = init(tmp_path / "kit", hosts=HOSTS, silos=["a"], home=PurePosixPath(home))
-        units = [kit.server / "feddep-server.service", kit.silos["a"] / "feddep-silo.service"]
+        own = kit.silos["a"]
+        units = [own / "feddep-silo.service", own / "feddep-node.service"]
+        units.append(kit.server / "feddep-server.service")
         command = ["systemd-analyze", "verify", "--man=no", *map(str, units)]
         done = subprocess.run(command, capture_output=True, text=True)
         assert not [line for line in done.stderr.splitlines() if "feddep" in line]
@@ -369,4 +396,4 @@ def test_a_damaged_kit_file_is_named(kit, content, message):
 
 def test_the_kit_file_is_toml(kit):
     found = tomllib.loads((kit.folder / "kit.toml").read_text())
-    assert found == {"address": kit.address, "home": "/opt/feddep"}
+    assert found == {"address": kit.address, "home": "/opt/feddep", "node_user": True}

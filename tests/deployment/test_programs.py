@@ -3,7 +3,6 @@
 Flower's programs are small shell scripts here, which note how they were called.
 """
 
-import itertools
 import os
 import shutil
 import subprocess
@@ -15,21 +14,17 @@ from types import SimpleNamespace
 
 import pytest
 from flwr.common.config import parse_config_args
+from stand_ins import Scripts
 from tls_server import listening
 
 from feddep.deployment.operations import programs
-from feddep.deployment.operations.checks import Check
-from feddep.deployment.operations.config import ServerConfig, SiloConfig
+from feddep.deployment.operations.config import ServerConfig
 from feddep.deployment.operations.kit import Kit, init, read_kit
 from feddep.deployment.operations.programs import (
     NUMBER,
-    OFFLINE,
     TROUBLE,
     Server,
-    Silo,
     answers,
-    environment,
-    with_data,
 )
 from feddep.deployment.protocol.wait_policy import WaitPolicy
 from feddep.errors import InputError, InterruptedRunError, RuntimeFailureError
@@ -54,32 +49,8 @@ def config(kit) -> ServerConfig:
     return ServerConfig.read(kit.server / "server.toml")
 
 
-@pytest.fixture
-def silo_file(kit) -> Path:
-    return kit.silos["a"] / "silo.toml"
-
-
 def changed(config: ServerConfig, **fields) -> ServerConfig:
     return config.model_copy(update=fields)
-
-
-class Scripts:
-    """Programs that stand in for Flower's."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.log = folder / "log"
-        folder.mkdir()
-        self.log.touch()
-
-    def add(self, name: str, then: str) -> None:
-        file = self.folder / name
-        file.write_text(f'#!/bin/sh\necho "{name} $*" >> {self.log}\n{then}\n')
-        file.chmod(0o755)
-
-    @property
-    def calls(self) -> list[str]:
-        return self.log.read_text().splitlines()
 
 
 @pytest.fixture
@@ -100,39 +71,6 @@ def done(code: int = 0, out: str = "", err: str = "") -> "subprocess.CompletedPr
     return subprocess.CompletedProcess([], code, out, err)
 
 
-def is_running(pid: int) -> bool:
-    """Whether there is such a process; one that has ended and waits for its parent is none."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
-
-
-class TestEnvironment:
-    def test_flower_neither_reports_nor_installs(self, tmp_path):
-        found = environment(tmp_path)
-        assert {name: found[name] for name in OFFLINE} == {
-            "FLWR_TELEMETRY_ENABLED": "0",
-            "FLWR_DISABLE_UPDATE_CHECK": "1",
-            "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-        }
-
-    def test_whatever_the_user_has_set(self, tmp_path, monkeypatch):
-        monkeypatch.setenv("FLWR_TELEMETRY_ENABLED", "1")
-        monkeypatch.setenv("FLWR_HOME", "/elsewhere")
-        found = environment(tmp_path)
-        assert found["FLWR_TELEMETRY_ENABLED"] == "0"
-        assert found["FLWR_HOME"] == str(tmp_path / "flwr")
-
-    def test_programs_of_this_installation_come_first(self, tmp_path, monkeypatch):
-        monkeypatch.setenv("PATH", "/usr/bin")
-        own = str(Path(sys.executable).parent)
-        assert environment(tmp_path)["PATH"].split(os.pathsep) == [own, "/usr/bin"]
-        monkeypatch.delenv("PATH")
-        assert environment(tmp_path)["PATH"].startswith(own)
-
-
 class TestAnswers:
     def test_nobody_is_there(self, config):
         assert answers(config) is False
@@ -150,16 +88,6 @@ class TestAnswers:
     def test_without_the_authority_s_certificate_nothing_can_be_said(self, config):
         with pytest.raises(InputError, match=r"cannot read the certificate .*missing\.crt"):
             answers(changed(config, ca=config.ca.with_name("missing.crt")))
-
-
-def test_other_data_make_another_file(silo_file, tmp_path):
-    silo_file.write_text(silo_file.read_text().replace("secret = true", "secret = false"))
-    before = SiloConfig.read(silo_file)
-    own = with_data(silo_file, tmp_path / 'a "folder"')
-    after = SiloConfig.read(own)
-    assert own == before.state / "silo.toml"
-    assert after.data == tmp_path / 'a "folder"'
-    assert after.model_dump(exclude={"data"}) == before.model_dump(exclude={"data"})
 
 
 class TestFlwr:
@@ -277,108 +205,6 @@ class TestServer:
             with server:
                 pass
         assert server.running.returncode is not None
-
-
-class TestSilo:
-    """The daemon is a script too: it makes its socket and goes on until told."""
-
-    @pytest.fixture
-    def daemon(self, scripts) -> list[str]:
-        scripts.add("daemon", 'touch "$2"; exec sleep 60')
-        return [str(scripts.folder / "daemon")]
-
-    @pytest.fixture(autouse=True)
-    def unasked(self, monkeypatch):
-        self.known = Check("registration", None, "nobody was asked")
-        monkeypatch.setattr(programs, "registration", lambda server, config: self.known)
-
-    def test_its_node_is_told_where_the_daemon_listens(self, silo_file, scripts, daemon):
-        scripts.add("flower-supernode", "exec sleep 60")
-        with Silo(silo_file, daemon):
-            while len(scripts.calls) < 2:
-                time.sleep(0.002)
-        first, node = scripts.calls
-        address = first.split()[-1]
-        assert first.split()[1] == str(silo_file)
-        config = SiloConfig.read(silo_file)
-        assert f"--superlink localhost:{PORT} " in node
-        assert f"--root-certificates {config.ca} " in node
-        assert f"--auth-supernode-private-key {config.key} " in node
-        told = parse_config_args([node.split("--node-config ")[1]])
-        assert told == {"socket": address}
-        assert not Path(address).parent.exists(), "the place is gone with the silo"
-
-    def test_a_key_that_the_server_does_not_know_is_refused_at_once(
-        self, silo_file, scripts, daemon
-    ):
-        self.known = Check("registration", False, "unknown key", "ask the operator")
-        with pytest.raises(InputError, match="unknown key: ask the operator"):
-            Silo(silo_file, daemon).__enter__()
-        assert scripts.calls == []
-
-    def test_a_daemon_that_cannot_start_ends_it(self, silo_file, scripts):
-        scripts.add("daemon", "exit 1")
-        with pytest.raises(InputError, match="the silo cannot start"):
-            Silo(silo_file, [str(scripts.folder / "daemon")]).__enter__()
-        assert len(scripts.calls) == 1, "no node without a daemon"
-
-    def test_a_daemon_that_is_never_ready_is_ended(self, silo_file, scripts, monkeypatch):
-        monkeypatch.setattr(programs, "_START_SECONDS", 0.05)
-        scripts.add("daemon", "exec sleep 60")
-        silo = Silo(silo_file, [str(scripts.folder / "daemon")])
-        with pytest.raises(RuntimeFailureError, match="the silo was not ready within"):
-            silo.__enter__()
-        assert [process.returncode is not None for process in silo.processes] == [True]
-
-    def test_a_node_that_ends_is_started_again(self, silo_file, scripts):
-        three = f"[ $(grep -c supernode {scripts.log}) -ge 3 ]"
-        scripts.add("flower-supernode", f"{three} && exec sleep 60; exit 3")
-        scripts.add("daemon", f'touch "$2"; until {three}; do sleep 0.01; done; exit 5')
-        with Silo(silo_file, [str(scripts.folder / "daemon")]) as silo:
-            assert silo.wait() == 5, "the daemon's end is the silo's"
-        assert len(scripts.calls) == 4
-
-    def test_but_not_for_ever(self, silo_file, scripts, daemon, monkeypatch):
-        monkeypatch.setattr(programs, "_SIGN_IN_SECONDS", 0.0)
-        scripts.add("flower-supernode", "exit 3")
-        with Silo(silo_file, daemon) as silo:
-            assert silo.wait() == 3
-
-    def test_its_parts_end_with_it_even_if_it_is_killed(self, silo_file, scripts, daemon):
-        script = f"""
-import sys, time
-from pathlib import Path
-from feddep.deployment.operations import programs
-programs.registration = lambda *_: type("Known", (), {{"ok": True}})
-with programs.Silo(Path({str(silo_file)!r}), {daemon!r}) as silo:
-    print(*(process.pid for process in silo.processes), flush=True)
-    time.sleep(60)
-"""
-        starter = subprocess.Popen(
-            [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
-        )
-        parts = [int(pid) for pid in starter.stdout.readline().split()]
-        assert len(parts) == 2
-        starter.kill()
-        starter.wait()
-        until = time.monotonic() + 10
-        while any(is_running(pid) for pid in parts) and time.monotonic() < until:
-            time.sleep(0.02)
-        assert [is_running(pid) for pid in parts] == [False, False]
-
-    def test_a_process_that_does_not_listen_is_killed(self, monkeypatch):
-        process = subprocess.Popen(["sh", "-c", "trap '' TERM; exec sleep 60"])
-        time.sleep(0.05)
-        wait, calls = process.wait, itertools.count()
-
-        def impatient(seconds: float | None = None) -> int:
-            if next(calls) == 0:
-                raise subprocess.TimeoutExpired("sh", seconds or 0)
-            return wait(seconds)
-
-        monkeypatch.setattr(process, "wait", impatient)
-        programs.end_process(process)
-        assert process.returncode is not None
 
 
 class TestRunOnSilos:

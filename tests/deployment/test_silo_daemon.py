@@ -1,58 +1,58 @@
-"""The silo's process that stays: envelopes over a socket that only its user can reach."""
+"""The silo daemon as a program: when it can be reached, by whom, and how it ends."""
 
 import signal
+import socket
 import stat
 import sys
 import threading
 import time
-from contextlib import suppress
-from multiprocessing.connection import Client
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from feddep.deployment.operations import silo_daemon, silo_setup
-from feddep.deployment.operations.silo_daemon import ask, socket_address
+from feddep.deployment.operations import silo_daemon, silo_setup, silo_socket
+from feddep.deployment.operations.silo_socket import ask, listening, socket_address
 from feddep.errors import InputError, RuntimeFailureError
 from feddep.runtime.envelope import Envelope
 
 
 class Echo:
-    """A service that says what it hears, and leaves when it is told to."""
+    """A service that says what it hears, and breaks when it is told to."""
 
     def graph(self) -> None:
         pass
 
     def answer(self, envelope: Envelope, pieces) -> Envelope:
-        if envelope.header.get("kind") == "leave":
+        if envelope.header.get("kind") == "break":
             raise SystemExit
         return Envelope({"heard": envelope.header, "pieces": pieces}, envelope.arrays)
 
 
-def until_it_leaves() -> None:
-    with suppress(SystemExit):
-        silo_daemon.main()
+@pytest.fixture
+def made_of_echo(monkeypatch):
+    def service(config):
+        return Echo(), str(config)
+
+    config = SimpleNamespace(node_user=None)
+    monkeypatch.setattr(silo_setup, "open_service", service)
+    monkeypatch.setattr(silo_daemon.SiloConfig, "read", lambda path: config)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # for the main thread only
+    return config
 
 
 @pytest.fixture
-def address(monkeypatch):
+def address(monkeypatch, made_of_echo):
     """Where the program listens; here it is a thread."""
     with socket_address() as address:
-        monkeypatch.setattr(silo_setup, "open_service", lambda config: (Echo(), str(config)))
         monkeypatch.setattr(sys, "argv", ["silo_daemon", "silo.toml", address])
-        monkeypatch.setattr(signal, "signal", lambda *_: None)  # for the main thread only
-        thread = threading.Thread(target=until_it_leaves, daemon=True)
+        thread = threading.Thread(target=silo_daemon.main, daemon=True)
         thread.start()
         while not Path(address).exists():
             assert thread.is_alive()
             time.sleep(0.002)
-        ask(address, Envelope({}))
         yield address
-        with pytest.raises(RuntimeFailureError):
-            ask(address, Envelope({"kind": "leave"}))
-        thread.join(10)
-        assert not thread.is_alive()
 
 
 def test_an_envelope_is_answered_with_its_arrays(address):
@@ -64,15 +64,22 @@ def test_an_envelope_is_answered_with_its_arrays(address):
 
 
 def test_who_hangs_up_or_talks_nonsense_ends_nothing(address):
-    with Client(address, "AF_UNIX"):
-        pass
-    with Client(address, "AF_UNIX") as connection:
-        connection.send_bytes(b"nonsense")
-        with pytest.raises((EOFError, OSError)):
-            connection.recv_bytes()
-    with Client(address, "AF_UNIX") as connection:
-        connection.send_bytes(silo_daemon.pack({"kind": "request"}, {}))
+    for said in (b"", b"nonsense", bytes(8), (9).to_bytes(8, "little") + b"no packing"):
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(address)
+            connection.send(said)
     assert ask(address, Envelope({})).header["heard"] == {}
+
+
+def test_a_daemon_that_breaks_ends_rather_than_stays_half_alive(address, monkeypatch):
+    ended = []
+    monkeypatch.setattr(silo_daemon.os, "_exit", ended.append)
+    with pytest.raises(RuntimeFailureError):
+        ask(address, Envelope({"kind": "break"}))
+    until = time.monotonic() + 5
+    while not ended and time.monotonic() < until:
+        time.sleep(0.002)
+    assert ended == [1]
 
 
 def test_nobody_else_reaches_the_socket(address):
@@ -82,24 +89,19 @@ def test_nobody_else_reaches_the_socket(address):
 
 
 def test_the_address_appears_only_when_somebody_listens(monkeypatch):
-    reachable = []
+    seen = []
 
-    class Watched(silo_daemon.Listener):
-        def __init__(self, address, family):
-            super().__init__(address, family)
-            reachable.append(Path(silo_address).exists())
+    class Watched(socket.socket):
+        def listen(self, *arguments):
+            seen.append(Path(address).exists())
+            super().listen(*arguments)
+            seen.append(Path(address).exists())
 
-        def accept(self):
-            reachable.append(Path(silo_address).exists())
-            raise SystemExit
-
-    monkeypatch.setattr(silo_daemon, "Listener", Watched)
-    monkeypatch.setattr(silo_setup, "open_service", lambda config: (Echo(), str(config)))
-    monkeypatch.setattr(signal, "signal", lambda *_: None)
-    with socket_address() as silo_address:
-        monkeypatch.setattr(sys, "argv", ["silo_daemon", "silo.toml", silo_address])
-        until_it_leaves()
-    assert reachable == [False, True]
+    with socket_address() as address:
+        monkeypatch.setattr(silo_socket.socket, "socket", Watched)
+        with listening(address, None):
+            seen.append(Path(address).exists())
+    assert seen == [False, False, True]
 
 
 def test_the_place_is_gone_afterwards():

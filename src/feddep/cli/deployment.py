@@ -24,7 +24,7 @@ Days = Annotated[int, typer.Option(help="Days for which the server's certificate
 
 def add_to(app: typer.Typer) -> None:
     """Adds the commands of this part."""
-    for command in (server, silo, federate, doctor):
+    for command in (server, silo, node, federate, doctor):
         app.command(rich_help_panel=_PANEL)(command)
     app.add_typer(
         deploy_app,
@@ -123,13 +123,31 @@ def silo(
     ] = None,
 ) -> None:
     """Start a silo; it answers the server until it is stopped."""
-    from feddep.deployment.operations.programs import Silo, with_data
+    from feddep.deployment.operations.silo_programs import Silo, with_data
 
     with Silo(config if data is None else with_data(config, data)) as started:
         note("the silo is ready")
         code = started.wait()
     raise RuntimeFailureError(
         f"the silo ended with exit code {code}; its own message is above, and "
+        f"`feddep doctor {config}` looks for the cause"
+    )
+
+
+def node(
+    config: Annotated[Path, typer.Argument(help="The node's configuration file.")] = Path(
+        "node.toml"
+    ),
+) -> None:
+    """Start Flower's programs of a silo, as another user than `feddep silo`."""
+    from feddep.deployment.operations.config import NodeConfig
+    from feddep.deployment.operations.silo_programs import Node
+
+    with Node.alone(NodeConfig.read(config)) as started:
+        note("the node is ready")
+        code = started.wait()
+    raise RuntimeFailureError(
+        f"the node ended with exit code {code}; its own message is above, and "
         f"`feddep doctor {config}` looks for the cause"
     )
 
@@ -189,7 +207,7 @@ def federate(
 
 
 def doctor(
-    config: Annotated[Path, typer.Argument(help="server.toml or silo.toml.")],
+    config: Annotated[Path, typer.Argument(help="server.toml, silo.toml or node.toml.")],
 ) -> None:
     """Check everything that a server or a silo needs, and say how to fix what is wrong."""
     from feddep.deployment.operations.doctor import diagnose

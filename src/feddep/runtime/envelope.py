@@ -6,6 +6,11 @@ from typing import Any, Protocol
 
 from feddep.federation.messages import Arrays
 
+LARGEST_BYTES = 1 << 27
+"""Of all arrays of one message. Whoever reads one needs about three times as much memory."""
+LARGEST_MESSAGE = LARGEST_BYTES + (1 << 22)
+"""Of a packed message, with its header and the names of its arrays."""
+
 
 @dataclass(frozen=True)
 class Envelope:

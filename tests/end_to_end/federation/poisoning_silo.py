@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from feddep.deployment.operations import silo_daemon
-from feddep.deployment.operations.programs import Silo
+from feddep.deployment.operations.silo_programs import Silo
 from feddep.deployment.protocol.silo_service import SiloService
 from feddep.runtime.envelope import Envelope
 

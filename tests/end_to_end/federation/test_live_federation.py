@@ -1,13 +1,19 @@
 """Server and silos as real processes: TLS, node keys, and what happens when parts of it die."""
 
+import json
 import os
 import sys
+import time
 from pathlib import Path
 
+import malicious_app
 import numpy as np
 from cluster import FEDDEP, Program, feddep, free_port
 from run_comparison import assert_same, in_process, record_of, wait_for_rounds
 from safetensors.numpy import load_file
+
+from feddep.deployment.operations import programs
+from feddep.deployment.operations.config import ServerConfig
 
 HERE = Path(__file__).parent
 
@@ -116,3 +122,25 @@ def test_flower_itself_refuses_an_unregistered_key(cluster, tmp_path, monkeypatc
     program.process.wait(120)
     assert program.process.returncode != 0
     assert "Exit Code: 305" in program.log.read_text()
+
+
+def test_an_app_that_the_control_interface_sends_is_not_run(cluster, tmp_path):
+    """Whoever reaches the control interface, as the server's operator does, can send any app."""
+    app, out = malicious_app.write(tmp_path / "app"), tmp_path / "said.json"
+    own = cluster.silo(0)
+    wanted = [own / "data" / "edges.csv", own / "consent.toml", own / "bank-0.key"]
+    settings = tmp_path / "settings.toml"
+    settings.write_text(f'out = "{out}"\nwanted = "{":".join(map(str, wanted))}"\n')
+    config = ServerConfig.read(cluster.server_file)
+    done = programs.flwr(config, "run", str(app), "feddep", "--run-config", str(settings))
+    assert done.returncode == 0, done.stderr
+    until = time.monotonic() + 300
+    while not out.exists():
+        assert time.monotonic() < until
+        time.sleep(0.5)
+    said = json.loads(out.read_text())
+    assert len(said) == 3
+    assert all("expected a feddep envelope" in one["header"]["json"] for one in said), said
+    for number in range(3):
+        folder = cluster.silo(number) / "state" / "node" / "messages"
+        assert not list(folder.rglob("*malicious*")), "not even unpacked"

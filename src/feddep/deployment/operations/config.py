@@ -1,4 +1,4 @@
-"""``server.toml`` and ``silo.toml``: the configuration of a server and of a silo.
+"""``server.toml``, ``silo.toml`` and ``node.toml``: the configuration of each machine's programs.
 
 Paths in a file are relative to that file, so a folder can be copied to its machine as it is.
 """
@@ -8,7 +8,15 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 from pydantic import ValidationInfo as Info
 
 from feddep.deployment.protocol.names import silo_name
@@ -126,7 +134,27 @@ class ServerConfig(_Config):
     state: _FilePath
 
 
-class SiloConfig(_Config):
+class _Connected(_Config):
+    """How a silo reaches the server and says who it is."""
+
+    name: Annotated[str, AfterValidator(silo_name)]
+    server: Annotated[str, AfterValidator(_address)]
+    ca: _FilePath
+    key: _FilePath
+    state: _FilePath
+
+    @property
+    def host(self) -> str:
+        """The server's host."""
+        return split_address(self.server)[0]
+
+    @property
+    def port(self) -> int:
+        """The server's port."""
+        return split_address(self.server)[1]
+
+
+class SiloConfig(_Connected):
     """The configuration of ``feddep silo``.
 
     Attributes:
@@ -140,32 +168,51 @@ class SiloConfig(_Config):
         secret: whether the silo's random draws come from a secret of its own, in ``state``.
             Otherwise they come from the run's seed, which the server knows: use that only to
             reproduce a run.
+        node_user: the user that runs Flower's programs (``feddep node``), and the only other one
+            that the silo talks to. None runs them as the same user.
+        socket: where the two meet; needed with ``node_user``.
     """
 
-    name: Annotated[str, AfterValidator(silo_name)]
-    server: Annotated[str, AfterValidator(_address)]
-    ca: _FilePath
-    key: _FilePath
     data: _FilePath
-    state: _FilePath
     consent: _FilePath
     secret: bool = True
+    node_user: Annotated[str, Field(min_length=1)] | None = None
+    socket: _FilePath | None = None
 
-    @property
-    def host(self) -> str:
-        """The server's host."""
-        return split_address(self.server)[0]
-
-    @property
-    def port(self) -> int:
-        """The server's port."""
-        return split_address(self.server)[1]
+    @model_validator(mode="after")
+    def _has_a_meeting_place(self) -> Self:
+        if (self.node_user is None) != (self.socket is None):
+            raise ValueError("both node_user and socket, or neither")
+        return self
 
 
-def read_config(path: Path) -> ServerConfig | SiloConfig:
-    """Reads a ``server.toml`` or a ``silo.toml``; only the latter has the key ``server``."""
+class NodeConfig(_Connected):
+    """The configuration of ``feddep node``: Flower's programs of a silo, as a user of their own.
+
+    Attributes:
+        name: the silo's name, as the server knows it.
+        server: ``host:port`` of the server.
+        ca: the certificate of the authority that signed the server's.
+        key: the silo's private key (EC P-384, OpenSSH format).
+        state: folder for what Flower's programs write.
+        socket: where ``feddep silo`` listens.
+    """
+
+    socket: _FilePath
+
+
+AnyConfig = ServerConfig | SiloConfig | NodeConfig
+
+
+def read_config(path: Path) -> AnyConfig:
+    """Reads a ``server.toml``, ``silo.toml`` or ``node.toml``, whichever it is.
+
+    Only a server's has no key ``server``, and only a silo's has ``data`` and ``consent``.
+    """
     values = _toml(path)
-    kind: type[ServerConfig | SiloConfig] = SiloConfig if "server" in values else ServerConfig
+    kind: type[AnyConfig] = ServerConfig
+    if "server" in values:
+        kind = SiloConfig if values.keys() & {"data", "consent"} else NodeConfig
     return kind._made_from(values, path)
 
 
@@ -188,4 +235,6 @@ def _first_fault(error: ValidationError, kind: type[_Config]) -> str:
     if first["type"] == "extra_forbidden":
         return f"unknown key {key!r}; known: {', '.join(kind.model_fields)}"
     expected = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    if not key:
+        return f"expected {expected}"
     return f"{key}: expected {expected} (got {first['input']!r})"

@@ -7,27 +7,34 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from feddep.deployment.operations import checks, probes, server_checks, silo_checks
+from feddep.deployment.operations import (
+    boundary_checks,
+    checks,
+    probes,
+    server_checks,
+    silo_checks,
+)
 from feddep.deployment.operations.checks import Check
-from feddep.deployment.operations.config import ServerConfig, SiloConfig, read_config
+from feddep.deployment.operations.config import NodeConfig, ServerConfig, SiloConfig, read_config
 from feddep.errors import InputError
 
 _Step = tuple[str, Callable[[], Check]]
 
 
 def diagnose(config_path: Path) -> list[Check]:
-    """Checks everything that a ``server.toml`` or ``silo.toml`` names."""
+    """Checks everything that a ``server.toml``, ``silo.toml`` or ``node.toml`` names."""
     found = checks.versions()
     try:
         config = read_config(config_path)
     except InputError as error:
         remedy = "correct the file, or write a new kit with `feddep deploy init`"
         return [*found, Check("configuration", False, str(error), remedy)]
-    kind, steps = (
-        ("server", _of_server(config))
-        if isinstance(config, ServerConfig)
-        else ("silo", _of_silo(config))
-    )
+    if isinstance(config, ServerConfig):
+        kind, steps = "server", _of_server(config)
+    elif isinstance(config, SiloConfig):
+        kind, steps = "silo", _of_silo(config)
+    else:
+        kind, steps = "node", _of_node(config)
     found.append(Check("configuration", True, f"{config_path} of a {kind}"))
     return [*found, *(_carried_out(name, check) for name, check in steps)]
 
@@ -45,6 +52,24 @@ def _of_server(config: ServerConfig) -> Iterator[_Step]:
 
 
 def _of_silo(config: SiloConfig) -> Iterator[_Step]:
+    yield from _of_connection(config)
+    yield "consent", lambda: silo_checks.consent(config.consent)
+    yield "data", lambda: silo_checks.data(config.data)
+    yield "secret files", lambda: checks.secrecy([config.key, config.state])
+    yield "separation", lambda: boundary_checks.separation(config)
+    yield "sandbox", boundary_checks.sandbox
+    yield "disk", lambda: checks.disk(config.state)
+
+
+def _of_node(config: NodeConfig) -> Iterator[_Step]:
+    yield from _of_connection(config)
+    yield "secret files", lambda: checks.secrecy([config.key, config.state])
+    yield "silo", lambda: boundary_checks.silo_answers(config)
+    yield "sandbox", boundary_checks.sandbox
+    yield "disk", lambda: checks.disk(config.state)
+
+
+def _of_connection(config: SiloConfig | NodeConfig) -> Iterator[_Step]:
     server = probes.Server(config.host, config.port, config.ca)
     reached = silo_checks.port(server)
     yield "port", lambda: reached
@@ -60,10 +85,6 @@ def _of_silo(config: SiloConfig) -> Iterator[_Step]:
         yield name, check if reached.ok else absent
     anew = "ask the server's operator for this silo's folder of a new kit"
     yield from _expiry("authority expiry", config.ca, anew)
-    yield "consent", lambda: silo_checks.consent(config.consent)
-    yield "data", lambda: silo_checks.data(config.data)
-    yield "secret files", lambda: checks.secrecy([config.key, config.state])
-    yield "disk", lambda: checks.disk(config.state)
 
 
 def _expiry(name: str, certificate: Path, remedy: str) -> Iterator[_Step]:

@@ -9,6 +9,7 @@ A kit holds::
         nginx.conf, feddep-server.service
     silos/NAME/          for the silo's machine, and nobody else's
         silo.toml, consent.toml, NAME.key, ca.crt, state/, feddep-silo.service
+        node.toml, feddep-node.service    for Flower's programs, as another user
 
 Folders and private keys are readable by their owner only. A kit is written to a temporary folder
 and then renamed, so there is never half a kit. Nothing in it is ever overwritten, except the
@@ -115,7 +116,8 @@ def init(
         days: how long the server's certificate is valid.
         proxy: let the server listen on loopback, on the next port (it cannot share the proxy's),
             and write an ``nginx.conf`` that lets the silos in. Without it the server listens on
-            ``port`` itself and exposes its control API to whoever reaches it.
+            ``port`` itself and exposes its control API to whoever reaches it, and silos run
+            Flower's programs as the user that holds the data: for trials.
         home: feddep's folder on the machines, for the proxy and the systemd units.
 
     Raises:
@@ -130,7 +132,7 @@ def init(
     address = host_and_port(named[0], port)
     authority = new_authority(AUTHORITY_DAYS)
     with _draft(folder) as draft:
-        _write(draft / "kit.toml", _kit_file(address, home))
+        _write(draft / "kit.toml", _kit_file(address, home, proxy))
         _folder(draft / "ca")
         _write(draft / "ca" / "ca.crt", certificate_pem(authority.certificate))
         _write(draft / "ca" / "ca.key", key_pem(authority.key), _SECRET)
@@ -139,7 +141,7 @@ def init(
         for name in names:
             _folder(draft / "silos" / name)
             public = _fill_silo(
-                draft / "silos" / name, name, draft / "ca" / "ca.crt", address, home
+                draft / "silos" / name, name, draft / "ca" / "ca.crt", address, home, apart=proxy
             )
             _write(draft / "server" / "silos" / f"{name}.pub", public)
     return read_kit(folder)
@@ -151,7 +153,7 @@ def read_kit(folder: Path) -> Kit:
     Raises:
         InputError: the folder is not a kit.
     """
-    address, _ = _read_kit_file(folder)
+    address, _, _ = _read_kit_file(folder)
     certificate = load_certificate(folder / "server" / "server.pem")
     silos = folder / "silos"
     return Kit(
@@ -171,7 +173,7 @@ def add_silo(folder: Path, name: str) -> Kit:
     Raises:
         InputError: the folder is not a kit, or the name is invalid or taken.
     """
-    address, home = _read_kit_file(folder)
+    address, home, apart = _read_kit_file(folder)
     _needs_server(folder)
     keys, silos = folder / "server" / "silos", folder / "silos"
     taken = {path.stem for path in keys.glob("*.pub")} | {path.name for path in silos.glob("*")}
@@ -179,7 +181,7 @@ def add_silo(folder: Path, name: str) -> Kit:
     with suppress(FileExistsError):
         _folder(silos)
     with _draft(silos / name) as draft:
-        public = _fill_silo(draft, name, folder / "server" / "ca.crt", address, home)
+        public = _fill_silo(draft, name, folder / "server" / "ca.crt", address, home, apart=apart)
     try:
         _write(keys / f"{name}.pub", public)
     except OSError as error:
@@ -201,7 +203,7 @@ def renew(folder: Path, *, days: int = 365, hosts: Sequence[str] = ()) -> Renewa
     Raises:
         InputError: the folder is not a kit, or its authority is missing or has expired.
     """
-    address, _ = _read_kit_file(folder)
+    address, _, _ = _read_kit_file(folder)
     _needs_server(folder)
     _check_days(days)
     authority = _authority(folder / "ca")
@@ -245,18 +247,28 @@ def _fill_server(
     _write(folder / "server.toml", _server_config(hosts, port, proxy))
     if proxy:
         _write(folder / "nginx.conf", _nginx(hosts, port, home))
-    _write(folder / "feddep-server.service", _unit("server", home / "server", home))
+    unit = templates.SERVER_UNIT.substitute(folder=home / "server", home=home)
+    _write(folder / "feddep-server.service", unit)
 
 
-def _fill_silo(folder: Path, name: str, ca: Path, address: str, home: PurePosixPath) -> bytes:
+def _fill_silo(
+    folder: Path, name: str, ca: Path, address: str, home: PurePosixPath, *, apart: bool
+) -> bytes:
     """Fills a silo's folder and returns its public key, which the server needs."""
     key = new_key()
+    there = home / "silos" / name
     _folder(folder / "state")
     _write(folder / "ca.crt", ca.read_bytes())
     _write(folder / f"{name}.key", key_openssh(key), _SECRET)
-    _write(folder / "silo.toml", templates.SILO_CONFIG.substitute(name=name, server=address))
+    config = templates.SILO_CONFIG.substitute(name=name, server=address)
+    _write(folder / "silo.toml", config + (templates.APART if apart else ""))
     _write(folder / "consent.toml", templates.CONSENT)
-    _write(folder / "feddep-silo.service", _unit("silo", home / "silos" / name, home))
+    if apart:
+        node = templates.NODE_CONFIG.substitute(name=name, server=address)
+        _write(folder / "node.toml", node)
+        for unit, text in (("silo", templates.SILO_UNIT), ("node", templates.NODE_UNIT)):
+            filled = text.substitute(name=name, folder=there, home=home)
+            _write(folder / f"feddep-{unit}.service", filled)
     return public_openssh(key.public_key(), name)
 
 
@@ -281,30 +293,22 @@ def _nginx(hosts: Sequence[str], port: int, home: PurePosixPath) -> str:
     )
 
 
-def _unit(command: str, folder: PurePosixPath, home: PurePosixPath) -> str:
-    return templates.UNIT.substitute(
-        what=f"feddep {command}",
-        unit=f"feddep-{command}",
-        command=command,
-        folder=folder,
-        home=home,
-    )
-
-
-def _kit_file(address: str, home: PurePosixPath) -> str:
+def _kit_file(address: str, home: PurePosixPath, apart: bool) -> str:
     return (
-        "# Written by `feddep deploy init`: the address that the silos connect to, and feddep's\n"
-        "# folder on the machines.\n"
+        "# Written by `feddep deploy init`: the address that the silos connect to, feddep's folder on\n"
+        "# the machines, and whether silos run Flower's programs as a user of their own.\n"
         f"address = {toml_value(address)}\n"
         f"home = {toml_value(str(home))}\n"
+        f"node_user = {toml_value(apart)}\n"
     )
 
 
-def _read_kit_file(folder: Path) -> tuple[str, PurePosixPath]:
+def _read_kit_file(folder: Path) -> tuple[str, PurePosixPath, bool]:
     path = folder / "kit.toml"
     try:
         values = toml_of(plain_text(path))
         address, home = str(values["address"]), PurePosixPath(str(values["home"]))
+        apart = values.get("node_user") is not False  # kits before 0.3 do not say
         split_address(address)
     except OSError:
         raise InputError(
@@ -314,7 +318,7 @@ def _read_kit_file(folder: Path) -> tuple[str, PurePosixPath]:
         raise InputError(f"{path}: the key {error} is missing; add it") from None
     except ValueError as error:
         raise InputError(f"{path}: expected TOML with an address of the form {error}") from None
-    return address, home
+    return address, home, apart
 
 
 def _needs_server(folder: Path) -> None:

@@ -1,27 +1,20 @@
-"""Starts the processes of a deployment: Flower's programs with our configuration, and our own.
+"""Starts the server's programs: Flower's, with our configuration, and a run on them.
 
 The server and the silos run the feddep that is installed on their machines. Starting a run sends
 them no code, only a folder with one small file that names two modules of the package.
 """
 
-import ctypes
 import json
-import os
-import signal
 import socket
 import ssl
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from feddep.deployment.operations import probes
-from feddep.deployment.operations.config import ServerConfig, SiloConfig, host_and_port
-from feddep.deployment.operations.silo_checks import registration
-from feddep.deployment.operations.silo_daemon import socket_address
+from feddep.deployment.operations.config import ServerConfig, host_and_port
+from feddep.deployment.operations.processes import child, end_process, environment
 from feddep.deployment.protocol.wait_policy import WaitPolicy
 from feddep.errors import (
     FeddepError,
@@ -32,25 +25,15 @@ from feddep.errors import (
 from feddep.runs.files import Record, read_record, write_atomically
 from feddep.scenario.toml import toml_value
 
-OFFLINE = {
-    "FLWR_TELEMETRY_ENABLED": "0",
-    "FLWR_DISABLE_UPDATE_CHECK": "1",
-    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-}
-"""Flower must neither send telemetry nor install anything."""
-
 TROUBLE = "trouble.txt"
 """The file with the reason why a run ended early, for whoever started it."""
 
-DAEMON = (sys.executable, "-P", "-m", "feddep.deployment.operations.silo_daemon")
 NUMBER = "flower-run.txt"
 """The file with Flower's number of a run that has not ended."""
 
 _CONNECTION = "feddep"
 _DATABASE = "flower.db"
-_PR_SET_PDEATHSIG = 1
 _START_SECONDS = 120.0
-_SIGN_IN_SECONDS, _SIGN_IN_PAUSE = 180.0, 5.0
 _APP = """\
 [build-system]
 requires = []
@@ -112,7 +95,7 @@ class Server:
             "--enable-supernode-auth",
             "--disable-runtime-dependency-installation",
         ]
-        self._process = _child(command, config.state)
+        self._process = child(command, environment(config.state))
         try:
             self._wait_until_it_answers()
             for key in keys:
@@ -177,128 +160,6 @@ def _forget_who_left(state: Path, keys: Sequence[Path]) -> None:
         for file in state.glob(f"{_DATABASE}*"):
             file.unlink()
     write_atomically(noted, json.dumps(sorted(now)) + "\n")
-
-
-def with_data(path: Path, data: Path) -> Path:
-    """Writes a silo's configuration with another data folder to its state, and returns the file."""
-    config = SiloConfig.read(path)
-    rows = config.model_dump() | {"data": data.resolve()}
-    config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    text = [
-        f"{name} = {toml_value(value if isinstance(value, bool) else str(value))}"
-        for name, value in rows.items()
-    ]
-    own = config.state / "silo.toml"
-    write_atomically(own, "\n".join(text) + "\n")
-    return own
-
-
-class Silo:
-    """A running silo: its daemon and a SuperNode; use it as a context manager.
-
-    Args:
-        path: its configuration file.
-        daemon: the program that answers envelopes, without its arguments.
-
-    Attributes:
-        processes: of the daemon and of the SuperNode, as soon as they are started.
-    """
-
-    def __init__(self, path: Path, daemon: Sequence[str] = DAEMON) -> None:
-        self._path, self._config = path, SiloConfig.read(path)
-        self._daemon = daemon
-        self._cleanup = ExitStack()
-        self.processes: list[subprocess.Popen[bytes]] = []
-        self._address = ""
-
-    def __enter__(self) -> "Silo":
-        config = self._config
-        server = probes.Server(config.host, config.port, config.ca)
-        known = registration(server, config)
-        if known.ok is False:
-            raise InputError(f"{known.found}: {known.remedy}")
-        with ExitStack() as undo:
-            undo.push(self._cleanup.__exit__)
-            self._address = self._cleanup.enter_context(socket_address())
-            self.processes = [self._start([*self._daemon, str(self._path), self._address])]
-            self._wait_for(Path(self._address))
-            self.processes.append(self._start_node())
-            undo.pop_all()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._cleanup.close()
-
-    def wait(self) -> int:
-        """Waits until one of the silo's processes ends for good, and returns its exit code.
-
-        The server takes a killed silo to be online until it has missed enough heartbeats, and
-        does not let it sign in again before. So a SuperNode that ends is restarted for a while.
-        """
-        started = time.monotonic()
-        while True:
-            time.sleep(0.5)
-            daemon, node = (process.poll() for process in self.processes)
-            if daemon is not None:
-                return daemon
-            if node is None:
-                continue
-            if time.monotonic() - started > _SIGN_IN_SECONDS:
-                return node
-            time.sleep(_SIGN_IN_PAUSE)
-            self.processes[1] = self._start_node()
-
-    def _start_node(self) -> "subprocess.Popen[bytes]":
-        config = self._config
-        return self._start(
-            [
-                "flower-supernode",
-                *("--root-certificates", str(config.ca)),
-                *("--superlink", config.server),
-                *("--auth-supernode-private-key", str(config.key)),
-                *("--port", str(_free_port())),  # for Flower's own processes on this machine
-                *("--node-config", f"socket={toml_value(self._address)}"),
-            ]
-        )
-
-    def _start(self, command: list[str]) -> "subprocess.Popen[bytes]":
-        process = _child(command, self._config.state)
-        self._cleanup.callback(end_process, process)
-        return process
-
-    def _wait_for(self, socket: Path) -> None:
-        until = time.monotonic() + _START_SECONDS
-        while not socket.exists():
-            if self.processes[0].poll() is not None:
-                raise InputError("the silo cannot start; see the reason above")
-            if time.monotonic() > until:
-                raise RuntimeFailureError(f"the silo was not ready within {_START_SECONDS:g} s")
-            time.sleep(0.1)
-
-
-def _child(command: list[str], state: Path) -> "subprocess.Popen[bytes]":
-    """Starts a program that ends when this process does."""
-    return subprocess.Popen(command, env=environment(state), preexec_fn=_end_with_parent)
-
-
-def _end_with_parent() -> None:
-    """Tells Linux to end this process with its parent, even if the parent is killed.
-
-    Otherwise the SuperNode of a killed silo would stay signed in and keep the silo from returning.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
-def end_process(process: "subprocess.Popen[bytes]") -> None:
-    """Terminates a process, and kills it if it does not end."""
-    if process.poll() is None:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def run_on_silos(
@@ -410,14 +271,6 @@ def answers(config: ServerConfig) -> bool:
         return False
 
 
-def environment(state: Path) -> dict[str, str]:
-    """Environment variables for Flower's programs, without telemetry and run-time installs."""
-    own = str(Path(sys.executable).parent)  # Flower's programs find each other on the PATH
-    paths = {"PATH": os.pathsep.join([own, os.environ.get("PATH", "")])}
-    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    return os.environ | OFFLINE | one_thread | paths | {"FLWR_HOME": str(state / "flwr")}
-
-
 def _trouble(folder: Path, done: "subprocess.CompletedProcess[str]") -> FeddepError:
     file = folder / TROUBLE
     if file.exists():
@@ -438,9 +291,3 @@ def _last_words(done: "subprocess.CompletedProcess[str]") -> str:
 def _reachable(host: str) -> str:
     """The address at which this machine reaches its own listener, even one on all interfaces."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -15,7 +15,7 @@ from feddep.deployment.operations.certificates import (
     new_key,
 )
 from feddep.deployment.operations.checks import ADD, RENEW, SOON, Check
-from feddep.deployment.operations.config import SiloConfig
+from feddep.deployment.operations.config import NodeConfig, SiloConfig
 from feddep.errors import InputError
 from feddep.graph.folder import read_graph
 from feddep.graph.graph import Part
@@ -118,7 +118,7 @@ def private_key(path: Path) -> Check:
     return Check("key", True, f"EC {key.curve.name}, OpenSSH format")
 
 
-def registration(server: probes.Server, config: SiloConfig) -> Check:
+def registration(server: probes.Server, config: SiloConfig | NodeConfig) -> Check:
     """Checks that the server knows the silo's key.
 
     The server is also asked about a random key: its answer means something only if it tells the

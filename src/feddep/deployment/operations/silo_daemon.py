@@ -1,46 +1,34 @@
-"""The silo daemon: a process that keeps torch and the data loaded, and answers envelopes.
+"""The silo daemon: the process that holds the data, and answers envelopes.
 
-Flower starts a process for every message. Importing torch and opening the data there would take
-longer than most answers. So that process only passes the envelope over a socket to the daemon,
-which ``feddep silo`` keeps running. What a silo must not forget is on its disk all the same.
+It alone reads data, secret, keys and disclosure log, keeps torch and the data loaded, and talks to
+nobody but Flower's programs on this machine, which it does not trust: over a socket, one envelope
+a connection. What a silo must not forget is on its disk all the same.
 """
 
 import logging
+import os
 import signal
+import socket
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from multiprocessing.connection import Client, Connection, Listener
+import threading
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from feddep.errors import FeddepError, RuntimeFailureError
-from feddep.federation.messages import pack, unpack
-from feddep.runtime.envelope import Envelope
+from feddep.deployment.operations.config import SiloConfig
+from feddep.deployment.operations.silo_socket import (
+    SILENCE,
+    listening,
+    receive,
+    send,
+    user,
+    user_of,
+)
+from feddep.errors import FeddepError
 
-
-def ask(address: str, envelope: Envelope) -> Envelope:
-    """Hands an envelope to the daemon and waits for its answer.
-
-    Raises:
-        RuntimeFailureError: the daemon does not answer; Flower reports it, and the server asks
-            again.
-    """
-    try:
-        with Client(address, "AF_UNIX") as connection:
-            connection.send_bytes(pack(envelope.header, envelope.arrays))
-            header, arrays = unpack(connection.recv_bytes())
-    except (OSError, EOFError) as error:
-        raise RuntimeFailureError(f"the silo daemon does not answer ({error})") from None
-    return Envelope(header, arrays)
-
-
-@contextmanager
-def socket_address() -> Iterator[str]:
-    """A path for a socket that only this user can reach; socket paths must be short."""
-    with tempfile.TemporaryDirectory(prefix="feddep-", dir="/tmp") as folder:
-        yield str(Path(folder) / "silo")
+log = logging.getLogger("feddep")
+_MOST_PEERS = 4  # each may take the memory of one message
 
 
 def main() -> None:
@@ -53,21 +41,49 @@ def main() -> None:
     try:
         service, pieces = open_service(config)
         service.graph()
+        node_user = SiloConfig.read(config).node_user
+        serve(address, node_user, partial(service.answer, pieces=pieces))
     except FeddepError as error:
         sys.exit(f"error: {error}")
-    unready = Path(f"{address}.unready")
-    with Listener(str(unready), "AF_UNIX") as listener:
-        unready.chmod(0o600)
-        Path(address).hardlink_to(unready)  # the address appears only once the daemon listens
+
+
+def serve(address: str, node_user: str | None, answer: Any, silence: float = SILENCE) -> None:
+    """Answers whoever may connect, one at a time; does not return.
+
+    Messages are received side by side, so that a peer that dawdles holds up nobody else.
+
+    Args:
+        address: where to listen.
+        node_user: another user who may connect.
+        answer: answers an envelope.
+        silence: seconds in which a peer must have said, or taken, all of a message.
+    """
+    allowed = {os.getuid()} | ({user(node_user).pw_uid} if node_user else set())
+    one_at_a_time, places = threading.Lock(), threading.BoundedSemaphore(_MOST_PEERS)
+
+    def attend(connection: socket.socket) -> None:
+        try:
+            with connection, suppress(OSError, EOFError, FeddepError):
+                asked = receive(connection, silence)
+                with one_at_a_time:
+                    answered = answer(asked)
+                send(connection, answered, silence)
+        except BaseException:
+            log.exception("the silo daemon ends")
+            os._exit(1)
+        finally:
+            places.release()
+
+    with listening(address, node_user) as listener:
         while True:
-            with suppress(OSError, EOFError, FeddepError), listener.accept() as connection:
-                _serve(connection, service, pieces)
-
-
-def _serve(connection: "Connection[Any, Any]", service: Any, pieces: Any) -> None:
-    header, arrays = unpack(connection.recv_bytes())
-    answer = service.answer(Envelope(header, arrays), pieces)
-    connection.send_bytes(pack(answer.header, answer.arrays))
+            places.acquire()
+            connection, _ = listener.accept()
+            if user_of(connection) in allowed:
+                threading.Thread(target=attend, args=(connection,), daemon=True).start()
+            else:
+                log.warning("user %d tried to talk to this silo", user_of(connection))
+                connection.close()
+                places.release()
 
 
 if __name__ == "__main__":

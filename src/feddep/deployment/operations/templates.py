@@ -161,25 +161,7 @@ server {
 }
 """)
 
-UNIT = Template("""\
-# $what
-#
-#   useradd --system --home-dir $home --shell /usr/sbin/nologin feddep
-#   python3 -m venv $home/venv && $home/venv/bin/pip install 'feddep[flower]'
-#   (copy this folder to $folder)
-#   chown -R feddep: $folder
-#   cp $folder/$unit.service /etc/systemd/system/
-#   systemctl daemon-reload && systemctl enable --now $unit
-
-[Unit]
-Description=$what
-Wants=network-online.target
-After=network-online.target
-
-[Service]
-User=feddep
-WorkingDirectory=$folder
-ExecStart=$home/venv/bin/feddep $command $folder/$command.toml
+_SERVICE = """\
 Restart=on-failure
 RestartSec=10
 
@@ -188,16 +170,12 @@ Environment=PATH=$home/venv/bin:/usr/local/bin:/usr/bin:/bin
 Environment=FLWR_TELEMETRY_ENABLED=0
 Environment=FLWR_DISABLE_UPDATE_CHECK=1
 Environment=FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1
-# Everything is written to the state folder, the only writable one.
-Environment=HOME=$folder/state
-Environment=FLWR_HOME=$folder/state/flwr
-Environment=NUMBA_CACHE_DIR=$folder/state/numba
+"""
 
+_HARDENING = """\
 UMask=0077
 NoNewPrivileges=yes
 ProtectSystem=strict
-ReadWritePaths=$folder/state
-ProtectHome=read-only
 PrivateTmp=yes
 ProtectKernelTunables=yes
 ProtectKernelModules=yes
@@ -206,15 +184,145 @@ ProtectControlGroups=yes
 ProtectClock=yes
 ProtectHostname=yes
 ProtectProc=invisible
-RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
 RestrictNamespaces=yes
 RestrictRealtime=yes
 RestrictSUIDSGID=yes
 LockPersonality=yes
 CapabilityBoundingSet=
 SystemCallArchitectures=native
+# The last three are for the sandbox that feddep puts around Flower's programs.
 SystemCallFilter=@system-service
+SystemCallFilter=landlock_create_ruleset landlock_add_rule landlock_restrict_self
+SystemCallErrorNumber=EPERM
 
 [Install]
 WantedBy=multi-user.target
+"""
+
+_OWN_STATE = """\
+# Everything is written to the state folder, the only writable one.
+Environment=HOME=$folder/state
+Environment=FLWR_HOME=$folder/state/flwr
+Environment=NUMBA_CACHE_DIR=$folder/state/numba
+ReadWritePaths=$folder/state
+ProtectHome=read-only
+"""
+
+SERVER_UNIT = Template(
+    """\
+# feddep server
+#
+#   useradd --system --home-dir $home --shell /usr/sbin/nologin feddep
+#   python3 -m venv $home/venv && $home/venv/bin/pip install 'feddep[flower]'
+#   (copy this folder to $folder)
+#   chown -R feddep: $folder
+#   cp $folder/feddep-server.service /etc/systemd/system/
+#   systemctl daemon-reload && systemctl enable --now feddep-server
+
+[Unit]
+Description=feddep server
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+User=feddep
+WorkingDirectory=$folder
+ExecStart=$home/venv/bin/feddep server $folder/server.toml
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+"""
+    + _SERVICE
+    + _OWN_STATE
+    + _HARDENING
+)
+
+SILO_UNIT = Template(
+    """\
+# feddep silo: holds the data, the secret and the disclosure log, and has no network. Flower's
+# programs, which speak with the server, run as another user: feddep-node.service.
+#
+#   useradd --system --home-dir /nonexistent --shell /usr/sbin/nologin feddep-silo
+#   useradd --system --home-dir /nonexistent --shell /usr/sbin/nologin feddep-node
+#   python3 -m venv $home/venv && $home/venv/bin/pip install 'feddep[flower]'
+#   (copy this folder to $folder)
+#   chown -R feddep-silo: $folder
+#   cp $folder/feddep-silo.service $folder/feddep-node.service /etc/systemd/system/
+#   systemctl daemon-reload && systemctl enable --now feddep-silo feddep-node
+
+[Unit]
+Description=feddep silo
+
+[Service]
+User=feddep-silo
+# To let feddep-node, and nobody else, use the socket.
+SupplementaryGroups=feddep-node
+RuntimeDirectory=feddep-silo
+RuntimeDirectoryMode=0711
+WorkingDirectory=$folder
+ExecStart=$home/venv/bin/feddep silo $folder/silo.toml
+PrivateNetwork=yes
+RestrictAddressFamilies=AF_UNIX
+"""
+    + _SERVICE
+    + _OWN_STATE
+    + _HARDENING
+)
+
+NODE_UNIT = Template(
+    """\
+# feddep node: Flower's programs of a silo. They see neither its data nor its folder; systemd hands
+# them the node key, with which the silo signs in at the server. How to install it stands in
+# feddep-silo.service.
+
+[Unit]
+Description=feddep node
+Wants=network-online.target
+After=network-online.target feddep-silo.service
+Requires=feddep-silo.service
+
+[Service]
+User=feddep-node
+LoadCredential=node.toml:$folder/node.toml
+LoadCredential=ca.crt:$folder/ca.crt
+LoadCredential=$name.key:$folder/$name.key
+StateDirectory=feddep-node
+StateDirectoryMode=0700
+WorkingDirectory=/var/lib/feddep-node
+ExecStart=$home/venv/bin/feddep node $${CREDENTIALS_DIRECTORY}/node.toml
+InaccessiblePaths=$folder
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+MemoryMax=4G
+TasksMax=256
+Environment=HOME=/var/lib/feddep-node
+ProtectHome=yes
+PrivateDevices=yes
+"""
+    + _SERVICE
+    + _HARDENING
+)
+
+NODE_CONFIG = Template("""\
+# Configuration of this silo's node: Flower's programs, which run as another user than the silo.
+#   start:  feddep node node.toml
+# Paths are relative to this file. systemd hands this file, the key and the certificate to the node
+# (feddep-node.service); without systemd, copy the three to a folder of the node's user.
+
+name = "$name"
+server = "$server"
+ca = "ca.crt"
+key = "$name.key"
+
+# Where `feddep silo` listens: the same as in silo.toml.
+socket = "/run/feddep-silo/socket"
+
+# For what Flower's programs write.
+state = "/var/lib/feddep-node"
 """)
+
+APART = """\
+
+# The user that runs Flower's programs (`feddep node node.toml`), and where that user's programs and
+# this silo meet. Only this user is let in. Without the two lines `feddep silo` starts Flower's
+# programs itself, as the user that holds the data: use that for a trial only.
+node_user = "feddep-node"
+socket = "/run/feddep-silo/socket"
+"""

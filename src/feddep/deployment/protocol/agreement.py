@@ -14,13 +14,13 @@ from feddep.errors import InputError
 from feddep.federation.content import Content, Weights
 from feddep.federation.inspection import Expected
 from feddep.learning.spec import LearningSpec
+from feddep.runtime.envelope import LARGEST_BYTES
 from feddep.scenario.build import learning_spec_of
 from feddep.scenario.spec import RunSpec
 
-LARGEST_BYTES = 1 << 30
 LARGEST_NORM = 1e6
-"""No honest message of any method comes near these limits. They stop a hostile one from filling
-the memory, or from driving the arithmetic of honest clients to infinity."""
+"""No honest message of any method comes near this. It stops a hostile one from driving the
+arithmetic of honest clients to infinity."""
 
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")  # it becomes the name of a folder
 
