@@ -166,7 +166,7 @@ class TestAgreeing:
 
     def test_more_generated_rows_than_can_be_sent_are_refused(self, silo, graph):
         open_to_all = changed(silo, consent=None)
-        many = agreement_on(graph, "feddep-wo-proto", **{"generator.slots": 100_000})
+        many = agreement_on(graph, "feddep-wo-proto", **{"generator.slots": 12_500})
         assert "generator.slots" in refused(open_to_all(agree(many)))
 
 

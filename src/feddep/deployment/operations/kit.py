@@ -295,8 +295,8 @@ def _nginx(hosts: Sequence[str], port: int, home: PurePosixPath) -> str:
 
 def _kit_file(address: str, home: PurePosixPath, apart: bool) -> str:
     return (
-        "# Written by `feddep deploy init`: the address that the silos connect to, feddep's folder on\n"
-        "# the machines, and whether silos run Flower's programs as a user of their own.\n"
+        "# Written by `feddep deploy init`: the address that the silos connect to, feddep's\n"
+        "# folder, and whether silos run Flower's programs as a user of their own.\n"
         f"address = {toml_value(address)}\n"
         f"home = {toml_value(str(home))}\n"
         f"node_user = {toml_value(apart)}\n"
