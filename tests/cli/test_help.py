@@ -16,7 +16,12 @@ from feddep.scenario.spec import RunSpec
 
 PANELS = {
     "Train": {"run", "compare", "methods"},
+<<<<<<< HEAD
     "Data": {"check", "data", "import", "partition", "schema"},
+=======
+    "Use": {"value"},
+    "Data": {"partition", "data"},
+>>>>>>> 240e1be (feddep value says what collaboration bought each silo, beside training alone and trees)
     "Privacy": {"privacy", "statement", "audit"},
     "Sweeps and reports": {"sweep", "tune", "costs", "report"},
     "Several machines": {"server", "silo", "federate", "doctor", "deploy", "disclosures"},

@@ -35,6 +35,7 @@ from feddep.cli.options import (
 
 if TYPE_CHECKING:
     from feddep.graph.shard import Shards
+    from feddep.runs.execute import Runner
     from feddep.runs.journal import Watcher
     from feddep.runs.result import Result
     from feddep.scenario.spec import RunSpec
@@ -186,21 +187,25 @@ def carry_out(
     from feddep.deployment.protocol.runtimes import runner_of
     from feddep.runs.execute import execute
 
-    carry = runner_of(runtime, spec_of(given).method)
-
-    def runner(spec: "RunSpec", shards: "Shards", **how: Any) -> "Result":
-        with _progress(spec) as watch, _graceful_stop() as stop_requested:
-            return carry(spec, shards, watch=watch, stop_requested=stop_requested, **how)
-
     return execute(
         given,
         out=out,
         resume=resume,
         workers=workers,
         device=device,
-        runner=runner,
+        runner=watched(runner_of(runtime, spec_of(given).method)),
         tell=note,
     ).record
+
+
+def watched(carry: Callable[..., "Result"]) -> "Runner":
+    """A runner with a progress bar that Ctrl-C stops in order."""
+
+    def runner(spec: "RunSpec", shards: "Shards", **how: Any) -> "Result":
+        with _progress(spec) as watch, _graceful_stop() as stop_requested:
+            return carry(spec, shards, watch=watch, stop_requested=stop_requested, **how)
+
+    return runner
 
 
 def run_each(

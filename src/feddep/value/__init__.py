@@ -1,0 +1,1 @@
+"""What a silo gains by collaborating, on its own test nodes."""
