@@ -16,12 +16,8 @@ from feddep.scenario.spec import RunSpec
 
 PANELS = {
     "Train": {"run", "compare", "methods"},
-<<<<<<< HEAD
-    "Data": {"check", "data", "import", "partition", "schema"},
-=======
     "Use": {"value"},
-    "Data": {"partition", "data"},
->>>>>>> 240e1be (feddep value says what collaboration bought each silo, beside training alone and trees)
+    "Data": {"check", "data", "import", "partition", "schema"},
     "Privacy": {"privacy", "statement", "audit"},
     "Sweeps and reports": {"sweep", "tune", "costs", "report"},
     "Several machines": {"server", "silo", "federate", "doctor", "deploy", "disclosures"},
