@@ -76,7 +76,7 @@ def value_of(folder: Path, *, runs: int = 1, how: How | None = None) -> Value:
     names = list(dict.fromkeys([ALONE, "fedavg", first.spec.method]))
     shards = [_shards(first.spec, seed) for seed in _seeds(first.spec, runs)]
     graphs = [list(each) for each in shards]
-    _check_same(first, shards[0], folder)
+    _check_same(first, graphs[0], folder)
     ways = [_trained(name, first, shards, folder, how) for name in names]
     silos = [f"silo {name}" if name.isdigit() else name for name in shards[0].client_names]
     return compared(ways, graphs, first.spec, silos, joined=shards[0].graph)
@@ -251,14 +251,14 @@ def _seeds(spec: RunSpec, runs: int) -> range:
     return range(spec.seed, spec.seed + runs)
 
 
-def _check_same(result: Result, shards: Shards, folder: Path) -> None:
-    sizes: Mapping[str, Any] = result.record.get("data", {})
-    for name, here in {"nodes": shards.graph.nodes, "edges": shards.graph.edges}.items():
-        if sizes.get(name, here) != here:
-            raise InputError(
-                f"{folder} was run on other data than {result.spec.dataset} has now "
-                f"({sizes[name]} {name} then, {here} now); run it again"
-            )
+def _check_same(result: Result, graphs: Sequence[Graph], folder: Path) -> None:
+    there = result.record.get("data", {}).get("nodes")
+    here = sum(graph.nodes for graph in graphs)
+    if there not in (None, here):
+        raise InputError(
+            f"{folder} was run on other data than are there now ({there} nodes then, {here} now); "
+            "run it again"
+        )
 
 
 def _about(name: str) -> str:
