@@ -25,6 +25,7 @@ class Method:
             nothing but what it leaves out.
         sees_cross_edges: a third party that knows the edges between clients takes part, although
             the problem assumes that nobody does; every table marks it.
+        linked: silos use the links to others that they know; without such links it is not run.
         fusion: which of the classifier's layers take embeddings of missing neighbours.
         reconstruction: written from the paper's description, without the text of the original;
             every table says so.
@@ -40,6 +41,7 @@ class Method:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     preset_of: str | None = None
     sees_cross_edges: bool = False
+    linked: bool = False
     fusion: Fusion = "none"
     reconstruction: bool = False
     whole_graph: bool = False

@@ -57,16 +57,20 @@ class Mended:
         basis: ``(k, d_z)``; with it, ``missing_embeddings`` holds coordinates, ``(n, k)``.
         shown: ``(n,)`` the nodes whose z̄ the classifier is trained with in this round; None means
             all of them. It is scored with all.
+        in_training: z̄ that the classifier is trained with, where that is another one.
     """
 
     silo: Silo
     missing_embeddings: Tensor | None = None
     basis: Tensor | None = None
     shown: Tensor | None = None
+    in_training: Tensor | None = None
 
     @property
     def embeddings_in_training(self) -> Tensor | None:
         """z̄ of the nodes that show it, zero for the others."""
+        if self.in_training is not None:
+            return self.in_training
         if self.missing_embeddings is None or self.shown is None:
             return self.missing_embeddings
         return self.missing_embeddings * self.shown.unsqueeze(1)
@@ -214,7 +218,7 @@ class KnownNeighbours:
 
     def mend_another(self, silo: Silo, memory: Memory) -> Mended:
         """See :class:`Recalling`: nothing is known about other nodes."""
-        raise _unknown_neighbours(silo)
+        raise unknown_neighbours(silo)
 
 
 @dataclass(frozen=True)
@@ -240,13 +244,13 @@ class AddedNodes:
             features = features_from(added, silo.graph.feature_count)
             return replace(silo, graph=expand(silo.graph, memory["added/links"], features))
 
-        return Mended(_prepared(silo, _EXPANDED, added, expanded))
+        return Mended(prepared(silo, _EXPANDED, added, expanded))
 
     def mend_another(self, silo: Silo, memory: Memory) -> Mended:
         """See :class:`Recalling`: NeighGen generates them, if the nodes came from it."""
         known = _parts(memory, GENERATOR)
         if not known:
-            raise _unknown_neighbours(silo)
+            raise unknown_neighbours(silo)
         training = _without_targets(silo)
         seeds = silo.seeds.child("prediction")
         links, features = neighgen.generate(training, training.generator(known), seeds)
@@ -259,7 +263,8 @@ def _without_targets(silo: Silo) -> GeneratorTraining:
     return GeneratorTraining(silo, Prototypes(nothing, np.zeros(0, np.int64)))
 
 
-def _unknown_neighbours(silo: Silo) -> InputError:
+def unknown_neighbours(silo: Silo) -> InputError:
+    """The error of a mender that knows neighbours of one graph and is given another."""
     return InputError(
         f"the missing neighbours are known for the graph that client {silo.client} was trained on, "
         f"and this is another one ({silo.graph.nodes} nodes, {silo.graph.edges} edges); give that "
@@ -314,7 +319,7 @@ def generator_training(silo: Silo, memory: Memory) -> GeneratorTraining:
         prototypes = Prototypes(own["prototypes"], own["cluster"])
         return GeneratorTraining(silo, prototypes, list(foreign.values()))
 
-    return _prepared(silo, _TRAINING, own | foreign, training)
+    return prepared(silo, _TRAINING, own | foreign, training)
 
 
 def forget_generator_training(silo: Silo) -> None:
@@ -346,7 +351,7 @@ def targets_of(training: GeneratorTraining, memory: Memory) -> Targets:
     return replace(training.targets, pulled=pulled, pulls=int(memory["pulls"]))
 
 
-def _prepared(silo: Silo, name: str, of: Memory, make: Callable[[], T]) -> T:
+def prepared(silo: Silo, name: str, of: Memory, make: Callable[[], T]) -> T:
     """A cached value computed from these arrays, recomputed if they have changed.
 
     Arrays are compared by content: between machines, the memory is read anew for each message.

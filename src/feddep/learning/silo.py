@@ -81,7 +81,7 @@ def open_silo(
         links: its keys for messages to other silos; None where no silo sends any.
     """
     root = secret.for_run(graph, spec) if secret else None
-    silo = Silo(client, graph, spec, device, root, links)
+    silo = Silo(client, graph, spec, device, root, links, secret.root if secret else None)
     if spec.privacy.sums:
         draw = secret.for_sums(graph) if secret else silo.seeds.child("privacy").stream
         return replace(silo, graph=aggregated(graph, spec, draw))
@@ -105,6 +105,7 @@ class Silo:
         device: where it computes.
         secret: root of its random streams in this run; None takes the run's seed.
         links: its keys for messages to other silos; None where no silo sends any.
+        lasting: root of draws that are the same in every run; None takes the run's seed.
     """
 
     client: int
@@ -113,6 +114,7 @@ class Silo:
     device: torch.device
     secret: int | None = None
     links: LinkKeys | None = None
+    lasting: int | None = None
 
     @cached_property
     def table(self) -> FeatureTable:
@@ -134,6 +136,12 @@ class Silo:
         """The client's own random streams."""
         root = self.spec.seed if self.secret is None else self.secret
         return Seeds(root).child("client", self.client)
+
+    def lasting_key(self, *names: str | int) -> bytes:
+        """32 bytes for draws that must come out the same in every run, whatever its settings."""
+        if self.lasting is None:
+            return self.seeds.key(*names)
+        return Seeds(self.lasting).key(*names)
 
     def mechanism(self, seeds: Seeds, *names: str | int) -> NoiseStream:
         """The stream ``names`` for draws on which a promise rests: cryptographic with a secret.

@@ -7,6 +7,7 @@ from typing import Annotated
 import torch
 from annotated_types import Ge, Gt
 
+from feddep.learning.link_codes import LinksSpec
 from feddep.learning.prototypes import EmbeddingSpec
 from feddep.learning.selection import SelectionSpec
 from feddep.models.generator import GeneratorSpec
@@ -59,6 +60,7 @@ class LearningSpec:
         aggregation: how the silos' weights become one classifier.
         selection: how the round is chosen whose classifier is returned.
         fusion: which of the classifier's layers take embeddings of missing neighbours.
+        links: what silos tell each other about the nodes at the ends of known links.
     """
 
     features: int
@@ -73,6 +75,7 @@ class LearningSpec:
     # A silo's draws are named from the repr, and selection changes nothing that noise is to hide.
     selection: SelectionSpec = field(default_factory=SelectionSpec, repr=False)
     fusion: Fusion = "none"
+    links: LinksSpec = field(default_factory=LinksSpec)
 
     @property
     def inputs(self) -> int:
@@ -86,10 +89,13 @@ class LearningSpec:
     def embedding_width(self) -> int:
         """d_z; embeddings of depth 0 are the features themselves.
 
-        If only the last layer takes embeddings, these are hidden states of the layer before it.
+        If only the last layer takes embeddings, these are hidden states of the layer before it; in
+        place of embeddings, all layers may take columns about the codes of known neighbours.
         """
         if self.fusion == "last":
             return self.model.hidden
+        if self.fusion == "codes":
+            return self.links.columns(self.classes)
         return self.embedding.width if self.embedding.depth else self.features
 
     @cached_property

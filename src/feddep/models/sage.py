@@ -28,8 +28,8 @@ from feddep.models.kernels import FeatureTable, RowProducts, mean_of_neighbours
 from feddep.seeding import Seeds
 
 Form = Literal["closed", "separate"]
-Fusion = Literal["none", "all", "last"]
-"""Which layers take embeddings of missing neighbours."""
+Fusion = Literal["none", "all", "last", "codes"]
+"""Which layers take embeddings of missing neighbours; ``codes``: all of them, columns instead."""
 
 # Above this many nodes a hidden layer of all of them takes more memory than the graph itself.
 _NODES_AT_ONCE = 1 << 15

@@ -199,6 +199,7 @@ def learning_spec_of(spec: RunSpec, features: int, classes: int, method: Method)
         aggregation=spec.aggregation,
         selection=spec.selection,
         fusion=method.fusion,
+        links=spec.links,
     )
 
 

@@ -18,6 +18,7 @@ from feddep.federation.aggregation import AggregationSpec
 from feddep.graph.partition import PartitionSpec
 from feddep.graph.splits import SplitSpec
 from feddep.graph.synthetic import SyntheticSpec
+from feddep.learning.link_codes import LinksSpec
 from feddep.learning.prototypes import EmbeddingSpec
 from feddep.learning.selection import SelectionSpec
 from feddep.learning.spec import TrainingSpec
@@ -56,6 +57,7 @@ class RunSpec:
     privacy: PrivacySpec = field(default_factory=PrivacySpec)
     aggregation: AggregationSpec = field(default_factory=AggregationSpec)
     selection: SelectionSpec = field(default_factory=SelectionSpec)
+    links: LinksSpec = field(default_factory=LinksSpec)
     synthetic: SyntheticSpec = field(default_factory=SyntheticSpec)
 
     def with_settings(self, settings: Mapping[str, Any]) -> "RunSpec":

@@ -1,0 +1,189 @@
+"""Codes: the few bits that linked silos tell each other about a node, and how they are read.
+
+A *code* is one of k values, such as a confirmed class. It is sent by randomised response
+(:mod:`feddep.privacy.permanent_response`), so a receiver knows only how likely each value is.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from annotated_types import Ge, Gt, Le
+
+from feddep.privacy.permanent_response import response_matrix
+
+Floats = npt.NDArray[np.float64]
+Longs = npt.NDArray[np.int64]
+
+_EM_STEPS = 20
+_PSEUDO_CODES = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinksSpec:
+    """What silos tell each other about the nodes that a known link joins.
+
+    Attributes:
+        epsilon: ε of all answers about one node together.
+        noise: ``randomised-response``, or ``none`` for answers as they are, for which nothing is
+            promised.
+        code: ``labels``, the confirmed class of a training node and the predicted class of any
+            other; ``confirmed``, the class of a training node and "unknown" of any other;
+            ``scores``, the predicted class and how sure the classifier is of it; ``both``,
+            ``confirmed`` and ``scores`` apart, each with half of ε.
+        levels: how many steps of confidence ``scores`` distinguishes.
+        round: before which round of training answers are given; a run of fewer than twice as many
+            rounds exchanges them halfway.
+        refreshes: how often the answers that depend on the classifier are given; they share ε.
+        masked: share of the nodes that see only a part of their counterparties' confirmed labels,
+            another part in each round of training, so that F learns to do without them.
+    """
+
+    epsilon: Annotated[float, Gt(0)] = 4.0
+    noise: Literal["randomised-response", "none"] = "randomised-response"
+    code: Literal["labels", "confirmed", "scores", "both"] = "labels"
+    levels: Annotated[int, Ge(1), Le(16)] = 4
+    round: Annotated[int, Ge(0)] = 10
+    refreshes: Annotated[int, Ge(1)] = 1
+    masked: Annotated[float, Ge(0), Le(1)] = 0.0
+
+    def parts(self, classes: int) -> "tuple[CodePart, ...]":
+        """The codes of a node, one after the other."""
+        scores = CodePart("scores", classes * self.levels)
+        return {
+            "labels": (CodePart("labels", classes),),
+            "confirmed": (CodePart("confirmed", classes + 1),),
+            "scores": (scores,),
+            "both": (CodePart("confirmed", classes + 1), scores),
+        }[self.code]
+
+    def columns(self, classes: int) -> int:
+        """How many columns a receiver makes of the codes, see :func:`columns_of`."""
+        values = sum(part.values for part in self.parts(classes))
+        return 2 * values + 1
+
+    def releases_of(self, part: "CodePart") -> int:
+        """How often a code is sent in a run; what does not change is sent once."""
+        return 1 if part.kind == "confirmed" else self.refreshes
+
+    def epsilon_of(self, part: "CodePart") -> float | None:
+        """ε of one release of a code; None without noise."""
+        if self.noise == "none":
+            return None
+        shares = 2 if self.code == "both" else 1
+        return self.epsilon / shares / self.releases_of(part)
+
+    def exchanges(self, rounds: int) -> list[int]:
+        """The rounds of training before which answers are given."""
+        first = min(self.round, rounds // 2)
+        times = 1 if self.code == "confirmed" else self.refreshes
+        return sorted({first + (rounds - first) * time // times for time in range(times)})
+
+
+@dataclass(frozen=True)
+class CodePart:
+    """One code of a node.
+
+    Attributes:
+        kind: what it says.
+        values: k, how many values it has.
+    """
+
+    kind: Literal["labels", "confirmed", "scores"]
+    values: int
+
+
+def code_of(
+    part: CodePart, labels: Longs, confirmed: npt.NDArray[np.bool_], probabilities: Floats
+) -> Longs:
+    """The true values of a code, ``(n,)``.
+
+    Args:
+        part: which code.
+        labels: ``(n,)`` class of each node; only those of confirmed nodes are looked at.
+        confirmed: ``(n,)`` the training nodes. Other labels are what is to be predicted.
+        probabilities: ``(n, C)`` of the classes by the current classifier.
+    """
+    classes = probabilities.shape[1]
+    predicted = probabilities.argmax(axis=1)
+    if part.kind == "scores":
+        levels = part.values // classes
+        least = 1 / classes
+        sure = (probabilities.max(axis=1) - least) / max(1 - least, 1e-9)
+        level = np.minimum((sure * levels).astype(np.int64), levels - 1)
+        return np.asarray(predicted * levels + level)
+    return np.where(confirmed, labels, predicted if part.kind == "labels" else classes)
+
+
+def prior_of(part: CodePart, class_counts: Longs) -> Floats:
+    """What is expected of a code before any is seen, from the receiver's own training nodes."""
+    shares = (class_counts + 1.0) / (class_counts.sum() + len(class_counts))
+    if part.kind == "labels":
+        return np.asarray(shares)
+    if part.kind == "confirmed":
+        return np.append(shares / 2, 0.5)
+    levels = part.values // len(class_counts)
+    return np.repeat(shares / levels, levels)
+
+
+def likelihoods(part: CodePart, answers: npt.NDArray[Any], epsilon: float | None) -> Floats:
+    """``(n, k)`` the probability of each answer if the true value were 0 … k - 1.
+
+    An answer that is none of the values says nothing: its row is 0.
+    """
+    matrix = response_matrix(epsilon, part.values)
+    known = answers < part.values
+    rows = matrix.T[np.where(known, answers, 0).astype(np.int64)]
+    return np.where(known[:, None], rows, 0.0)
+
+
+def posteriors(rows: Floats, senders: Longs, prior: Floats) -> Floats:
+    """``(n, k)`` how likely each value is, given the answer; a row of 0 stays 0.
+
+    A sender's answers are read with shares of the values that are estimated, by EM, from the
+    answers of this sender alone and a few made-up ones from ``prior``. So a sender that lies
+    changes how its own answers are read and nobody else's.
+
+    Args:
+        rows: ``(n, k)`` likelihoods.
+        senders: ``(n,)`` who sent each answer.
+        prior: ``(k,)`` see :func:`prior_of`.
+    """
+    if not len(rows):
+        return rows
+    names, sender = np.unique(senders, return_inverse=True)
+    who = sp.csr_array((np.ones(len(rows)), (sender, np.arange(len(rows)))))
+    counts = np.asarray(who @ rows.any(axis=1).astype(float))
+    shares = np.tile(prior, (len(names), 1))
+    found = rows
+    for _ in range(_EM_STEPS):
+        found = rows * shares[sender]
+        found = found / np.maximum(found.sum(axis=1, keepdims=True), 1e-300)
+        shares = (who @ found + _PSEUDO_CODES * prior) / (counts + _PSEUDO_CODES)[:, None]
+    return found
+
+
+def columns_of(
+    own: Longs, rows: Floats, answered: npt.NDArray[np.bool_], nodes: int
+) -> npt.NDArray[np.float32]:
+    """What F is told about each node's counterparties, ``(n, 2K + 1)``.
+
+    The mean of their rows, the sum of their rows and how many answered; sums and numbers as
+    log(1 + x). Nodes without an answer have zeros.
+
+    Args:
+        own: ``(L,)`` the own node of each link.
+        rows: ``(L, K)`` posteriors of the counterparty's codes; zeros where one is hidden.
+        answered: ``(L,)`` whether the counterparty answered.
+        nodes: n.
+    """
+    here = np.flatnonzero(answered)
+    sums = sp.csr_array(
+        (np.ones(len(here)), (own[here], np.arange(len(here)))), shape=(nodes, len(here))
+    )
+    expected = sums @ rows[here]
+    count = np.bincount(own[here], minlength=nodes)[:, None]
+    mean = expected / np.maximum(count, 1)
+    return np.hstack([mean, np.log1p(expected), np.log1p(count)]).astype(np.float32)
