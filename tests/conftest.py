@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def small_shards(small_graph: "Graph") -> "Shards":
-    """The small graph, split and dealt out to three clients."""
-    return feddep.partition(small_graph, clients=3, seed=0)
+    """The small graph, split and dealt out to three clients that know their links to others."""
+    return feddep.partition(small_graph, clients=3, links="known", seed=0)
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +36,8 @@ def odd_shards(small_shards: "Shards") -> "Shards":
     split = small_shards.graph.split.copy()
     split[(owner == 1) & (split == Part.TRAIN)] = Part.NONE
     split[owner == 2] = Part.TRAIN
-    return replace(small_shards, graph=small_shards.graph.with_split(split), owner=owner)
+    graph = small_shards.graph.with_split(split)
+    return replace(small_shards, graph=graph, owner=owner, outside=()).with_known_links()
 
 
 @pytest.fixture(scope="session")

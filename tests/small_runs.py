@@ -39,7 +39,8 @@ def pool_of(method: Method, shards: Shards, **settings: Any) -> ClientPool:
     """All clients of a small run."""
     spec = learning_spec_for(spec_of(method, shards, **settings), shards.graph, method)
     graphs = dict(enumerate(client_graphs(shards, method)))
-    return ClientPool(method, spec, torch.device("cpu"), graphs, lambda: shards.graph)
+    names = shards.client_names[: len(graphs)]
+    return ClientPool(method, spec, torch.device("cpu"), graphs, lambda: shards.graph, names=names)
 
 
 def carry_out(

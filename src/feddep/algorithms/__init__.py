@@ -22,6 +22,7 @@ from feddep.algorithms import (
     fedgraph,
     fedgsl,
     fedsage,
+    linked,
     local,
     oracle,
 )
@@ -46,7 +47,7 @@ METHODS: dict[str, Method] = {
         feddep,
         oracle,
     )
-}
+} | {method.name: method for method in linked.ALL}
 
 
 def find_method(name: str) -> Method:

@@ -45,9 +45,27 @@ class LinksSpec:
     noise: Literal["randomised-response", "none"] = "randomised-response"
     code: Literal["labels", "confirmed", "scores", "both"] = "labels"
     levels: Annotated[int, Ge(1), Le(16)] = 4
-    round: Annotated[int, Ge(0)] = 10
+    round: Annotated[int, Ge(0)] = 25
     refreshes: Annotated[int, Ge(1)] = 1
     masked: Annotated[float, Ge(0), Le(1)] = 0.0
+
+    @property
+    def shows(self) -> Literal["labels", "scores", "labels and scores"]:
+        """What a silo has to consent to."""
+        if self.code == "confirmed":
+            return "labels"
+        return "scores" if self.code == "scores" else "labels and scores"
+
+    @property
+    def in_words(self) -> str:
+        """What linked silos are told."""
+        about = "of nodes that they have a link to"
+        return {
+            "labels": f"the class {about}, confirmed or predicted",
+            "confirmed": f"the confirmed class {about}",
+            "scores": f"what the classifier predicts {about}",
+            "both": f"the confirmed class {about}, and what the classifier predicts",
+        }[self.code]
 
     def parts(self, classes: int) -> "tuple[CodePart, ...]":
         """The codes of a node, one after the other."""
@@ -183,7 +201,7 @@ def columns_of(
     sums = sp.csr_array(
         (np.ones(len(here)), (own[here], np.arange(len(here)))), shape=(nodes, len(here))
     )
-    expected = sums @ rows[here]
+    expected = np.asarray(sums @ rows[here])
     count = np.bincount(own[here], minlength=nodes)[:, None]
     mean = expected / np.maximum(count, 1)
     return np.hstack([mean, np.log1p(expected), np.log1p(count)]).astype(np.float32)

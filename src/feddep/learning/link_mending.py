@@ -1,16 +1,20 @@
-"""Mending a silo's subgraph with what other silos said about its known counterparties."""
+"""What silos tell each other about linked nodes in the course of training, and what becomes of it.
+
+A *talk* is said by the silo that has a node and heard by those that have a link to it. What is
+heard becomes z̄ of the receiver's nodes, or nodes beside its own.
+"""
 
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 import torch
-from torch import Tensor
 
 from feddep.graph.graph import Features, Part
 from feddep.learning.evaluation import predict
-from feddep.learning.expansion import expand
+from feddep.learning.expansion import features_to
 from feddep.learning.link_codes import (
     CodePart,
     code_of,
@@ -20,36 +24,175 @@ from feddep.learning.link_codes import (
     prior_of,
 )
 from feddep.learning.link_rows import Counterparties
-from feddep.learning.mending import Memory, Mended, prepared, unknown_neighbours
+from feddep.learning.mending import KnownNeighbours, Memory, Mended, count_of, mean_of
 from feddep.learning.silo import Silo
+from feddep.learning.spec import LearningSpec
 from feddep.models.sage import FusedSage
+from feddep.privacy.events import LinkAnswers
 from feddep.privacy.permanent_response import permanent_response
 
 Floats = npt.NDArray[np.float64]
+Longs = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
-_EXPANDED = "with counterparties"
+_SAID = "counterparties/"
 _TYPICAL = 64  # features by which a class is shown; a row of all would fill the memory
 
 
-def answers_of(model: FusedSage, mended: Mended, silo: Silo) -> npt.NDArray[np.uint16]:
-    """``(n, parts)`` what the silo says about each of its nodes, if asked.
+class LinkTalk(Protocol):
+    """What silos tell each other about linked nodes, before some rounds of training."""
 
-    Only training nodes are confirmed: the class of any other is the classifier's guess, whatever
-    the silo knows for scoring. A silo's answer about a node is the same in every run, as long as
-    what it says is the same.
+    @property
+    def dtype(self) -> str:
+        """The type of the numbers that travel."""
+        ...
+
+    def exchanges(self, spec: LearningSpec) -> list[int]:
+        """The rounds of training before which silos talk."""
+        ...
+
+    def width(self, spec: LearningSpec) -> int:
+        """How many numbers are told about a node."""
+        ...
+
+    def event(self, spec: LearningSpec, phase: str) -> LinkAnswers:
+        """What it costs a node of the silo that talks."""
+        ...
+
+    def said(self, model: FusedSage, mended: Mended, silo: Silo) -> npt.NDArray[Any]:
+        """``(n, width)`` what a silo says about each of its nodes, if it is linked."""
+        ...
+
+    def heard(self, found: Counterparties, silo: Silo, memory: Memory) -> Memory:
+        """The memory of a silo with what others told it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Codes under randomised response, of which a receiver makes columns: mean, counts, number."""
+
+    dtype: ClassVar[str] = "uint16"
+
+    def exchanges(self, spec: LearningSpec) -> list[int]:
+        """See :class:`LinkTalk`."""
+        return spec.links.exchanges(spec.training.rounds)
+
+    def width(self, spec: LearningSpec) -> int:
+        """See :class:`LinkTalk`."""
+        return len(spec.links.parts(spec.classes))
+
+    def event(self, spec: LearningSpec, phase: str) -> LinkAnswers:
+        """See :class:`LinkTalk`."""
+        links = spec.links
+        epsilon = None if links.noise == "none" else links.epsilon
+        return LinkAnswers(phase, links.in_words, epsilon=epsilon, of=links.shows)
+
+    def said(self, model: FusedSage, mended: Mended, silo: Silo) -> npt.NDArray[Any]:
+        """Only training nodes are confirmed: the class of any other is the classifier's guess.
+
+        What a silo answers about a node is the same in every run, as long as its code is.
+        """
+        spec, graph = silo.spec.links, silo.graph
+        scores = predict(model, mended.silo.graph, mended.silo.table, mended.missing_embeddings)
+        probabilities = torch.softmax(scores[: graph.nodes].double(), dim=1).cpu().numpy()
+        answers = []
+        for part in spec.parts(silo.spec.classes):
+            code = code_of(part, graph.labels, graph.mask(Part.TRAIN), probabilities)
+            epsilon = spec.epsilon_of(part)
+            if epsilon is not None:
+                key = silo.lasting_key("links", part.kind, part.values, repr(epsilon))
+                code = permanent_response(code, graph.node_ids, part.values, epsilon, key)
+            answers.append(code)
+        return np.stack(answers, axis=1).astype(self.dtype)
+
+    def heard(self, found: Counterparties, silo: Silo, memory: Memory) -> Memory:
+        """See :class:`LinkTalk`."""
+        memory = remembered(found, memory, silo)
+        own, rows, answered = beliefs_by_link(silo, memory)
+        missing = columns_of(own, rows, answered, silo.graph.nodes)
+        return {**memory, "missing_embeddings": missing, "counts": count_of(own[answered], silo)}
+
+
+@dataclass(frozen=True)
+class CodesAsNodes(Codes):
+    """Counterparties as ordinary nodes of the graph, each with the features of a typical node.
+
+    The features are the mean over the receiver's own training nodes of the classes that the
+    counterparty may have, weighted by how likely these are, and cut to the strongest columns.
     """
-    spec, graph = silo.spec.links, silo.graph
-    scores = predict(model, mended.silo.graph, mended.silo.table, mended.missing_embeddings)
-    probabilities = torch.softmax(scores[: graph.nodes].double(), dim=1).cpu().numpy()
-    answers = []
-    for part in spec.parts(silo.spec.classes):
-        code = code_of(part, graph.labels, graph.mask(Part.TRAIN), probabilities)
-        epsilon = spec.epsilon_of(part)
-        if epsilon is not None:
-            key = silo.lasting_key("links", part.kind, part.values, repr(epsilon))
-            code = permanent_response(code, graph.node_ids, part.values, epsilon, key)
-        answers.append(code)
-    return np.stack(answers, axis=1).astype(np.uint16)
+
+    def heard(self, found: Counterparties, silo: Silo, memory: Memory) -> Memory:
+        """See :class:`LinkTalk`."""
+        memory = remembered(found, memory, silo)
+        believed = beliefs(silo, memory)
+        rows = features_to(typical_features(silo, believed[found.answered]))
+        added = {"links": links_to_new(found), **rows}
+        kept = {name: array for name, array in memory.items() if not name.startswith("added/")}
+        return {**kept, **{f"added/{name}": array for name, array in added.items()}}
+
+
+@dataclass(frozen=True)
+class HiddenStates:
+    """Hidden states of the current classifier, as they are, every few rounds (FedGraph)."""
+
+    dtype: ClassVar[str] = "float32"
+
+    def exchanges(self, spec: LearningSpec) -> list[int]:
+        """See :class:`LinkTalk`."""
+        return list(range(0, spec.training.rounds + 1, spec.generator.refresh))
+
+    def width(self, spec: LearningSpec) -> int:
+        """See :class:`LinkTalk`."""
+        return spec.model.hidden
+
+    def event(self, spec: LearningSpec, phase: str) -> LinkAnswers:
+        """See :class:`LinkTalk`."""
+        return LinkAnswers(phase, "hidden states of nodes that they have a link to")
+
+    def said(self, model: FusedSage, mended: Mended, silo: Silo) -> npt.NDArray[Any]:
+        """See :class:`LinkTalk`."""
+        with torch.no_grad():
+            nodes = np.arange(silo.graph.nodes)
+            return np.asarray(model.hidden_states(silo.table, silo.graph, nodes).cpu().numpy())
+
+    def heard(self, found: Counterparties, silo: Silo, memory: Memory) -> Memory:
+        """See :class:`LinkTalk`."""
+        return {**memory, **known_neighbours(found, silo)}
+
+
+@dataclass(frozen=True)
+class HeardColumns(KnownNeighbours):
+    """z̄ is what was heard; in training some nodes see only a part of it, if the spec says so."""
+
+    def mend(
+        self, classifier: FusedSage, silo: Silo, memory: Memory, round: int
+    ) -> tuple[Mended, Memory]:
+        """See :class:`~feddep.learning.mending.Mender`."""
+        mended, spec = self.recall(silo, memory), silo.spec.links
+        if not spec.masked or f"{_SAID}links" not in memory or spec.code == "scores":
+            return mended, memory
+        rng, nodes = silo.seeds.child("links", round).stream("masked"), silo.graph.nodes
+        own, rows, answered = beliefs_by_link(silo, memory)
+        share = np.where(rng.random(nodes) < spec.masked, rng.random(nodes), 0.0)
+        rows = _without_labels(silo, rows, rng.random(len(own)) < share[own])
+        columns = torch.tensor(columns_of(own, rows, answered, nodes), device=silo.device)
+        return replace(mended, in_training=columns), memory
+
+
+def known_neighbours(found: Counterparties, silo: Silo) -> Memory:
+    """z̄ as the mean of rows that were told, and how many there were."""
+    told = found.answered[found.other]
+    own = found.own[told]
+    missing = mean_of(own, found.rows[found.other[told]], silo)
+    return {"missing_embeddings": missing, "counts": count_of(own, silo)}
+
+
+def links_to_new(found: Counterparties) -> Longs:
+    """``(L, 2)`` from own nodes to the counterparties that answered, numbered from 0."""
+    number = np.cumsum(found.answered) - 1
+    told = found.answered[found.other]
+    return np.stack([found.own, number[found.other]], axis=1)[told].astype(np.int64)
 
 
 def remembered(found: Counterparties, memory: Memory, silo: Silo) -> Memory:
@@ -58,88 +201,87 @@ def remembered(found: Counterparties, memory: Memory, silo: Silo) -> Memory:
     A code that says the same as before was drawn by the same noise and tells nothing new.
     """
     spec = silo.spec.links
-    parts = spec.parts(silo.spec.classes)
-    rows = [
+    said = [
         likelihoods(part, found.rows[:, place], spec.epsilon_of(part))
-        for place, part in enumerate(parts)
+        for place, part in enumerate(spec.parts(silo.spec.classes))
     ]
-    said = np.where(found.answered[:, None], np.hstack(rows), 0.0)
-    before = memory.get("counterparties/likelihoods")
-    if before is not None and len(before) == len(said):
-        again = np.all(memory["counterparties/answers"] == found.rows, axis=1)
-        kept = np.where((before > 0) & ~again[:, None], before, 1.0)
-        said = np.where(said.any(axis=1, keepdims=True), said * kept, before)
-    links = np.stack([found.own, found.other], axis=1)
-    new = {"links": links, "peers": found.peer, "likelihoods": said, "answers": found.rows}
-    kept_memory = {n: a for n, a in memory.items() if not n.startswith("counterparties/")}
-    return {**kept_memory, **{f"counterparties/{name}": array for name, array in new.items()}}
+    rows = np.where(found.answered[:, None], np.hstack(said), 0.0)
+    before = memory.get(f"{_SAID}likelihoods")
+    if before is not None and len(before) == len(rows):
+        again = np.all(memory[f"{_SAID}answers"] == found.rows, axis=1)
+        known = np.where((before > 0) & ~again[:, None], before, 1.0)
+        rows = np.where(rows.any(axis=1, keepdims=True), rows * known, before)
+    new = {
+        "links": np.stack([found.own, found.other], axis=1),
+        "peers": found.peer,
+        "likelihoods": rows,
+        "answers": found.rows.astype(np.int32),
+    }
+    kept = {name: array for name, array in memory.items() if not name.startswith(_SAID)}
+    return {**kept, **{f"{_SAID}{name}": array for name, array in new.items()}}
 
 
 def beliefs(silo: Silo, memory: Memory) -> Floats:
     """``(U, K)`` how likely each value of each counterparty's codes is."""
-    said, peers = memory["counterparties/likelihoods"], memory["counterparties/peers"]
-    labels = silo.graph.labels[silo.graph.members(Part.TRAIN)]
-    counts = np.bincount(labels, minlength=silo.spec.classes)
+    said, peers = memory[f"{_SAID}likelihoods"], memory[f"{_SAID}peers"]
     found, first = [], 0
     for part in silo.spec.links.parts(silo.spec.classes):
         rows = said[:, first : first + part.values]
-        found.append(posteriors(rows, peers, prior_of(part, counts)))
+        found.append(posteriors(rows, peers, prior_of(part, _class_counts(silo))))
         first += part.values
     return np.hstack(found)
 
 
-@dataclass(frozen=True)
-class CodeColumns:
-    """z̄ of a node is what is believed of its counterparties: mean, expected counts, and number."""
-
-    def mend(
-        self, classifier: FusedSage, silo: Silo, memory: Memory, round: int
-    ) -> tuple[Mended, Memory]:
-        """See :class:`~feddep.learning.mending.Mender`."""
-        mended = self.recall(silo, memory)
-        spec = silo.spec.links
-        if not spec.masked or "counterparties/links" not in memory or not _confirms(silo):
-            return mended, memory
-        rng = silo.seeds.child("links", round).stream("masked")
-        own, rows, answered = self._said(silo, memory)
-        share = np.where(
-            rng.random(silo.graph.nodes) < spec.masked, rng.random(silo.graph.nodes), 0
-        )
-        hidden = rng.random(len(own)) < share[own]
-        columns = columns_of(own, _without_labels(silo, rows, hidden), answered, silo.graph.nodes)
-        return replace(mended, in_training=_tensor(columns, silo)), memory
-
-    def recall(self, silo: Silo, memory: Memory) -> Mended:
-        """See :class:`~feddep.learning.mending.Recalling`."""
-        if "missing_embeddings" in memory:  # of a run that is over
-            return Mended(silo, _tensor(memory["missing_embeddings"], silo))
-        if "counterparties/links" not in memory:
-            nothing = np.zeros((silo.graph.nodes, silo.spec.embedding_width), np.float32)
-            return Mended(silo, _tensor(nothing, silo))
-        return Mended(silo, _tensor(columns_from(silo, memory), silo))
-
-    def mend_another(self, silo: Silo, memory: Memory) -> Mended:
-        """See :class:`~feddep.learning.mending.Recalling`: nobody was asked about other nodes."""
-        raise unknown_neighbours(silo)
-
-    @staticmethod
-    def _said(silo: Silo, memory: Memory) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
-        own, other = memory["counterparties/links"].T
-        rows = beliefs(silo, memory)[other]
-        return own, rows, rows.any(axis=1)
+def beliefs_by_link(silo: Silo, memory: Memory) -> tuple[Longs, Floats, Bools]:
+    """The own node of each link, what is believed of its other end, and whether that answered."""
+    own, other = memory[f"{_SAID}links"].T
+    answered: Bools = np.any(memory[f"{_SAID}likelihoods"], axis=1)
+    return own, beliefs(silo, memory)[other], answered[other]
 
 
-def columns_from(silo: Silo, memory: Memory) -> npt.NDArray[np.float32]:
-    """The columns of :func:`~feddep.learning.link_codes.columns_of` for a silo's nodes."""
-    own, rows, answered = CodeColumns._said(silo, memory)
-    return columns_of(own, rows, answered, silo.graph.nodes)
+def typical_features(silo: Silo, believed: Floats) -> Features:
+    """``(k, d)`` features of nodes of which only the class is known, and not for sure."""
+    graph, counts = silo.graph, _class_counts(silo)[:, None]
+    nodes = graph.members(Part.TRAIN)
+    place = (graph.labels[nodes], nodes)
+    member = sp.csr_array((np.ones(len(nodes)), place), shape=(len(counts), graph.nodes))
+    total = member @ graph.features
+    sums = total.toarray() if sp.issparse(total) else np.asarray(total)
+    means = (sums + sums.sum(axis=0) / max(1, counts.sum())) / (counts + 1)
+    weights = class_shares(silo, believed)
+    if isinstance(graph.features, np.ndarray):
+        return np.asarray((weights @ means).astype(np.float32))
+    if means.shape[1] > _TYPICAL:
+        size: Floats = np.abs(means)
+        size.partition(-_TYPICAL, axis=1)
+        means = np.where(np.abs(means) >= size[:, [-_TYPICAL]], means, 0.0)
+    rows = sp.csr_array(weights.astype(np.float32)) @ sp.csr_array(means.astype(np.float32))
+    return sp.csr_array(rows)
 
 
-def _confirms(silo: Silo) -> bool:
-    return silo.spec.links.code != "scores"
+def class_shares(silo: Silo, believed: Floats) -> Floats:
+    """``(k, C)`` how likely each class is, given what is believed of the first code.
+
+    Where that is unknown, the receiver's own training nodes tell.
+    """
+    classes = silo.spec.classes
+    part = silo.spec.links.parts(classes)[0]
+    rows = believed[:, : part.values]
+    if part.kind == "scores":
+        return np.asarray(rows.reshape(len(rows), classes, -1).sum(axis=2))
+    if part.kind == "labels":
+        return rows
+    counts = _class_counts(silo)
+    own = (counts + 1.0) / (counts.sum() + classes)
+    return np.asarray(rows[:, :classes] + rows[:, classes:] * own)
 
 
-def _without_labels(silo: Silo, rows: Floats, hidden: npt.NDArray[np.bool_]) -> Floats:
+def _class_counts(silo: Silo) -> Longs:
+    labels = silo.graph.labels[silo.graph.members(Part.TRAIN)]
+    return np.bincount(labels, minlength=silo.spec.classes)
+
+
+def _without_labels(silo: Silo, rows: Floats, hidden: Bools) -> Floats:
     """The rows with the confirmed classes of some counterparties hidden.
 
     Where there is a value for it, they are unknown; otherwise nothing is said about them.
@@ -150,83 +292,3 @@ def _without_labels(silo: Silo, rows: Floats, hidden: npt.NDArray[np.bool_]) -> 
     if first.kind == "confirmed":
         found[hidden, first.values - 1] = 1.0
     return found
-
-
-@dataclass(frozen=True)
-class CodedNodes:
-    """Counterparties as ordinary nodes of the graph, each with the features of a typical node.
-
-    The features are the mean over the receiver's own training nodes of the classes that the
-    counterparty may have, weighted by how likely these are, and cut to the strongest columns.
-    """
-
-    def mend(
-        self, classifier: FusedSage, silo: Silo, memory: Memory, round: int
-    ) -> tuple[Mended, Memory]:
-        """See :class:`~feddep.learning.mending.Mender`."""
-        return self.recall(silo, memory), memory
-
-    def recall(self, silo: Silo, memory: Memory) -> Mended:
-        """See :class:`~feddep.learning.mending.Recalling`."""
-        if "counterparties/links" not in memory:
-            return Mended(silo)
-        about = {n: a for n, a in memory.items() if n.startswith("counterparties/")}
-
-        def expanded() -> Silo:
-            believed = beliefs(silo, memory)
-            heard = believed.any(axis=1)
-            number = np.cumsum(heard) - 1
-            own, other = memory["counterparties/links"].T
-            links = np.stack([own, number[other]], axis=1)[heard[other]]
-            features = _typical_features(silo, believed[heard])
-            return replace(silo, graph=expand(silo.graph, links, features))
-
-        return Mended(prepared(silo, _EXPANDED, about, expanded))
-
-    def mend_another(self, silo: Silo, memory: Memory) -> Mended:
-        """See :class:`~feddep.learning.mending.Recalling`: nobody was asked about other nodes."""
-        raise unknown_neighbours(silo)
-
-
-def _typical_features(silo: Silo, believed: Floats) -> Features:
-    """``(k, d)`` features of nodes of which only the class is known, and not for sure."""
-    graph, classes = silo.graph, silo.spec.classes
-    training = graph.members(Part.TRAIN)
-    member = sp.csr_array(
-        (np.ones(len(training)), (graph.labels[training], training)), shape=(classes, graph.nodes)
-    )
-    total = member @ graph.features
-    sums = total.toarray() if sp.issparse(total) else np.asarray(total)
-    counts = np.asarray(member.sum(axis=1))[:, None]
-    everything = sums.sum(axis=0) / max(1.0, counts.sum())
-    means = (sums + everything) / (counts + 1)
-    dense = isinstance(graph.features, np.ndarray)
-    if not dense and means.shape[1] > _TYPICAL:
-        least = -np.partition(-np.abs(means), _TYPICAL - 1, axis=1)[:, _TYPICAL - 1 : _TYPICAL]
-        means = np.where(np.abs(means) >= least, means, 0.0)
-    weights = class_shares(silo, believed)
-    if dense:
-        return np.asarray((weights @ means).astype(np.float32))
-    rows = sp.csr_array(weights.astype(np.float32)) @ sp.csr_array(means.astype(np.float32))
-    return sp.csr_array(rows)
-
-
-def class_shares(silo: Silo, believed: Floats) -> Floats:
-    """``(k, C)`` how likely each class is, given what is believed of the first code.
-
-    Where it is unknown, the receiver's own training nodes tell.
-    """
-    classes = silo.spec.classes
-    part = silo.spec.links.parts(classes)[0]
-    rows = believed[:, : part.values]
-    if part.kind == "scores":
-        return rows.reshape(len(rows), classes, -1).sum(axis=2)
-    if part.kind == "labels":
-        return rows
-    labels = silo.graph.labels[silo.graph.members(Part.TRAIN)]
-    own = (np.bincount(labels, minlength=classes) + 1.0) / (len(labels) + classes)
-    return np.asarray(rows[:, :classes] + rows[:, classes:] * own)
-
-
-def _tensor(array: npt.NDArray[np.float32], silo: Silo) -> Tensor:
-    return torch.tensor(array, device=silo.device)

@@ -1,4 +1,4 @@
-"""Averaging in which linked silos tell each other a few bits about the nodes that links join."""
+"""Averaging in which linked silos tell each other something about the nodes that links join."""
 
 from dataclasses import dataclass, field
 
@@ -10,16 +10,14 @@ from feddep.federation.phase import Ask, RoundReport, Step, Steps
 from feddep.federation.sealed import Sealed, routed
 from feddep.graph.graph import Graph
 from feddep.learning.link_exchange import Place
-from feddep.learning.link_mending import CodeColumns, answers_of, remembered
+from feddep.learning.link_mending import Codes, HeardColumns, LinkTalk
 from feddep.learning.link_rows import rows_for_peers, rows_from_peers
 from feddep.learning.mending import Mended, Mender, Recalling
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
 from feddep.models.weights import to_arrays
 from feddep.phases.averaging import Averaging
-from feddep.privacy.events import Event, FullNeighbours, LinkAnswers
-
-_BYTES = 2  # of an answer
+from feddep.privacy.events import Event, FullNeighbours
 
 
 @dataclass(frozen=True)
@@ -30,14 +28,15 @@ class AveragingOverLinks(Averaging):
     themselves are found before, by :class:`~feddep.phases.link_matching.LinkMatching`.
     """
 
-    mender: Mender | None = field(default_factory=CodeColumns)
+    mender: Mender | None = field(default_factory=HeardColumns)
+    talk: LinkTalk = field(default_factory=Codes)
 
     def steps(self, spec: LearningSpec) -> Steps:
         """The classifier goes out with the question; answers go to the silos that asked."""
         weights = {"classifier": Weights(spec.classifier_shapes)}
-        codes = len(spec.links.parts(spec.classes))
-        answers = ByPeer(Sealed(_BYTES * codes), optional=True)
-        releases = len(spec.links.exchanges(spec.training.rounds))
+        each = self.talk.width(spec) * np.dtype(self.talk.dtype).itemsize
+        answers = ByPeer(Sealed(each), optional=True)
+        releases = len(self.talk.exchanges(spec))
         return {
             **super().steps(spec),
             "answer": Step(request=weights, reply={"answers": answers}, releases=releases),
@@ -46,15 +45,12 @@ class AveragingOverLinks(Averaging):
 
     def events(self, spec: LearningSpec, graph: Graph) -> list[Event]:
         """Answers are priced for the node; what a classifier predicts reads neighbour lists."""
-        links, events = spec.links, list(super().events(spec, graph))
-        if links.code != "confirmed":
-            events.append(FullNeighbours(self.name))
-        epsilon = None if links.noise == "none" else links.epsilon
-        return [*events, LinkAnswers(links.code, epsilon, links.refreshes)]
+        read = FullNeighbours(self.name)
+        return [*super().events(spec, graph), read, self.talk.event(spec, self.name)]
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, RoundReport]:
         """Has answers given if they are due, then averages as usual."""
-        if ask.round in spec.links.exchanges(spec.training.rounds):
+        if ask.round in self.talk.exchanges(spec):
             weights = group(state, "classifier") or to_arrays(spec.classifier())
             replies = ask.all("answer", grouped("classifier", weights))
             ask.each("hear", routed(replies, ask.clients, "answers"))
@@ -65,14 +61,14 @@ class AveragingOverLinks(Averaging):
         place = Place(self.name, "answer", request.round)
         if request.step == "answer":
             model = silo.classifier(group(request.arrays, "classifier"))
-            answers = answers_of(model, self._mended(silo, state), silo)
+            answers = self.talk.said(model, self._mended(silo, state), silo)
             sealed = rows_for_peers(silo, state, answers, place)
             return Reply(request.client, grouped("answers", sealed)), state
         if request.step == "hear":
-            width = len(silo.spec.links.parts(silo.spec.classes))
+            width, dtype = self.talk.width(silo.spec), self.talk.dtype
             sealed = group(request.arrays, "answers")
-            found = rows_from_peers(silo, state, sealed, place, np.uint16, width)
-            return Reply(request.client), {**remembered(found, state, silo)}
+            found = rows_from_peers(silo, state, sealed, place, dtype, width)
+            return Reply(request.client), {**self.talk.heard(found, silo, state)}
         return super().answer(request, state, silo)
 
     def _mended(self, silo: Silo, state: State) -> Mended:

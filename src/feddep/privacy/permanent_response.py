@@ -27,7 +27,7 @@ def keep_probability(epsilon: float, values: int) -> float:
 
 
 def response_matrix(epsilon: float | None, values: int) -> npt.NDArray[np.float64]:
-    """``(k, k)`` the probability of each answer (column) to each value (row); None adds no noise."""
+    """``(k, k)`` the probability of each answer (column) to each value (row); None: no noise."""
     if epsilon is None or values == 1:
         return np.eye(values)
     keep = keep_probability(epsilon, values)

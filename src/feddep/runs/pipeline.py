@@ -31,7 +31,12 @@ from feddep.runs.records import make_record, sizes_of
 from feddep.runs.result import Result
 from feddep.runtime.inprocess import InProcess
 from feddep.runtime.runtime import Runtime
-from feddep.scenario.build import client_graphs, initial_server_state, learning_spec_for
+from feddep.scenario.build import (
+    check_links,
+    client_graphs,
+    initial_server_state,
+    learning_spec_for,
+)
 from feddep.scenario.spec import RunSpec
 
 Start = Callable[[Shards, Method, LearningSpec], AbstractContextManager[Runtime]]
@@ -71,6 +76,7 @@ def run(
         keep_diverged: if training diverges, end the run there and keep the best round before.
     """
     method = find_method(spec.method)
+    check_links(shards, method)
     learning = learning_spec_for(spec, shards.graph, method)
     before = _about_clients(method, learning, shards)  # what cannot be priced is not run
     started = time.perf_counter()

@@ -7,7 +7,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_info
 
-from feddep.algorithms import fingerprint
+from feddep.algorithms import find_method, fingerprint
 from feddep.graph.graph import Part
 from feddep.graph.shard import Shards
 from feddep.learning.selection import Selection
@@ -54,7 +54,7 @@ def make_record(
         "partition": spec.partition.kind,
         "preset": spec.preset,
         "data": dict(data),
-        "settings": spec.settings_of(presets.SECTIONS),
+        "settings": _settings(spec),
         "best_round": best,
         "selection": {
             "metric": by.metric,
@@ -80,6 +80,14 @@ def make_record(
 
 def _accuracies(scores: Mapping[str, Any]) -> dict[str, Any]:
     return {part: scores[part] for part in ("test", "val")}
+
+
+def _settings(spec: RunSpec) -> dict[str, Any]:
+    """What was used to learn; of links only where the method uses any."""
+    used = spec.settings_of(presets.SECTIONS)
+    if not find_method(spec.method).linked:
+        return used
+    return used | spec.settings_of(["links"]) | {"partition.links": spec.partition.links}
 
 
 def sizes_of(shards: Shards) -> dict[str, float]:

@@ -163,6 +163,19 @@ def split_and_partition(
     return shards.with_known_links() if partition_spec.links == "known" else shards
 
 
+def check_links(shards: Shards, method: Method) -> None:
+    """Refuses a method for linked silos where no silo knows a link to another.
+
+    Raises:
+        InputError: that is so.
+    """
+    if method.linked and shards.links == "lost":
+        raise InputError(
+            f"{method.name} needs silos that know their links to each other, and none of these "
+            "does; add --links known, or data that name counterparties (docs/linked.md)"
+        )
+
+
 def client_graphs(shards: Shards, method: Method) -> Iterable[Graph]:
     """The graph of each client of a method: its shard, or the whole graph for a single client."""
     return [shards.graph] if method.whole_graph else shards

@@ -36,6 +36,7 @@ from typing import Any
 from feddep.algorithms import find_method
 from feddep.errors import InputError, RuntimeFailureError
 from feddep.graph.partition import PartitionSpec
+from feddep.learning.link_codes import LinksSpec
 from feddep.models.generator import GeneratorSpec
 from feddep.runs.files import Record
 from feddep.runs.records import is_of_today
@@ -233,6 +234,8 @@ def _specs(cell: str, _presets: Path) -> tuple[RunSpec, RunSpec]:
     method = find_method(spec.method)
     if method.whole_graph:
         spec = replace(spec, partition=PartitionSpec())
+    if not method.linked:  # whether anybody knows an edge between clients is not asked
+        spec = replace(spec, links=LinksSpec(), partition=replace(spec.partition, links="lost"))
     if not method.trains_generator:
         spec = replace(spec, generator=_without_training(spec.generator))
     return named, spec
