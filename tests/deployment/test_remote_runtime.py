@@ -25,7 +25,11 @@ from feddep.runtime.envelope import Envelope, Undelivered
 from feddep.scenario.build import build, initial_server_state, resolve
 from feddep.scenario.spec import RunSpec
 
-FEDERATED = [name for name, method in METHODS.items() if name not in ("global", "oracle")]
+FEDERATED = [
+    name
+    for name, method in METHODS.items()
+    if name not in ("global", "oracle") and not method.linked
+]
 SMALL = {
     "synthetic.nodes": 150,
     "partition.clients": 3,
@@ -45,7 +49,8 @@ def no_pauses(monkeypatch):
 
 
 def spec_of(method: str, **more) -> RunSpec:
-    given = {**SMALL, **more, "method": method, "preset": "paper"}
+    links = "known" if METHODS[method].linked else "lost"
+    given = {**SMALL, "partition.links": links, **more, "method": method, "preset": "paper"}
     return resolve(RunSpec().with_settings(given), given)
 
 

@@ -48,6 +48,20 @@ STEPS = {
         "true_neighbours/receive",
         "averaging/train",
     ],
+    "feddep-linked": [
+        "link_matching/claim",
+        "link_matching/match",
+        "averaging/answer",
+        "averaging/hear",
+        "averaging/train",
+    ],
+    "linked-features": [
+        "link_matching/claim",
+        "link_matching/match",
+        "linked_neighbours/show",
+        "linked_neighbours/receive",
+        "averaging/train",
+    ],
 }
 CASES = [(method, step) for method, steps in STEPS.items() for step in steps]
 
@@ -117,7 +131,13 @@ class Run:
 
 def round_of(step):
     """The first round in which there is such a step."""
-    return {"neighgen/train and generate": 1, "averaging/score": 2}.get(step, 0)
+    later = {
+        "neighgen/train and generate": 1,
+        "averaging/answer": 1,
+        "averaging/hear": 1,
+        "averaging/score": 2,
+    }
+    return later.get(step, 0)
 
 
 def same(one, other):

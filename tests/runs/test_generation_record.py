@@ -24,7 +24,8 @@ RECORDS = Path(__file__).parents[2] / "docs" / "records.md"
 
 @pytest.fixture(scope="module")
 def shards():
-    return feddep.partition(feddep.load("synthetic", nodes=150), clients=3, kind="random")
+    graph = feddep.load("synthetic", nodes=150)
+    return feddep.partition(graph, clients=3, kind="random", links="known")
 
 
 def generation(method, shards, **settings):

@@ -114,7 +114,7 @@ def test_shards_say_what_a_spec_needs_to_know(small_shards: Shards):
         "partition.clients": 3,
         "partition.kind": "louvain",
         "split.kind": "stratified",
-        "partition.links": "lost",
+        "partition.links": "known",
     }
 
 

@@ -52,6 +52,12 @@ _METHODS = {
     "feddep-wo-nfdp": Style("#d9527a", "up", "5 2"),
     "feddep": Style("#c44e00", "circle"),
     "oracle": Style("#9b3f97", "diamond", "6 3"),
+    "feddep-linked": Style("#a3170f", "up"),
+    "linked-nodes": Style("#c2413a", "square"),
+    "linked-features": Style("#6b4226", "down"),
+    "fedgcn": Style("#3f7d20", "bar"),
+    "fedgraph-linked": Style("#1d6f8a", "down", "5 2"),
+    "linked-oracle": Style("#75307a", "diamond", "2 2"),
 }
 _SOMEBODY_S_OWN = Style("#5b6470", "bar")
 _MECHANISMS = {

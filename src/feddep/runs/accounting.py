@@ -56,7 +56,12 @@ def mechanism_events(method: Method, learning: LearningSpec, graph: Graph) -> li
 
 def _check_needs_no_edges(method: Method) -> None:
     """Refuses methods that mend subgraphs: noised sums leave nothing to learn mending from."""
-    if method.trains_generator or method.sees_cross_edges or method.fusion != "none":
+    if (
+        method.trains_generator
+        or method.sees_cross_edges
+        or method.linked
+        or method.fusion != "none"
+    ):
         raise InputError(
             f"{method.name} adds missing neighbours to a graph, and aggregation-perturbation "
             "leaves a silo sums and no graph; choose a method that trains a classifier alone, such "

@@ -143,7 +143,7 @@ def _own(classifier: Classifier, silo: Silo, state: State) -> Features | None:
         with torch.no_grad():
             nodes = np.arange(silo.graph.nodes)
             return np.asarray(model.hidden_states(silo.table, silo.graph, nodes).numpy())
-    if spec.fusion == "none" or not spec.embedding.depth:
+    if spec.fusion in ("none", "codes") or not spec.embedding.depth:
         return silo.graph.features
     for name in ("embeddings", "prototypes"):  # each node a prototype: of methods without Proto
         if name in state and len(state[name]) == silo.graph.nodes:
