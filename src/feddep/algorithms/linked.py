@@ -8,11 +8,11 @@ The others here show more than that, for comparison.
 
 from dataclasses import replace
 
+from feddep.algorithms.linked_averaging import AveragingOverLinks
 from feddep.algorithms.method import Method
 from feddep.learning.link_mending import CodesAsNodes, HiddenStates
 from feddep.learning.mending import AddedNodes, KnownNeighbours
 from feddep.phases.averaging import Averaging
-from feddep.phases.link_answers import AveragingOverLinks
 from feddep.phases.link_matching import LinkMatching
 from feddep.phases.linked_neighbours import LinkedNeighbours
 from feddep.phases.local_gnn import LocalGnnTraining
