@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from feddep.algorithms import METHODS, find_method
 from feddep.algorithms.method import Method
-from feddep.deployment.protocol.consent import Consent, planned_price
+from feddep.deployment.protocol.consent import Consent
+from feddep.deployment.protocol.planned import planned_price
 from feddep.errors import ConsentError, FeddepError, InputError
 from feddep.federation.content import ByPeer, Exactly, Parts, Rows
 from feddep.federation.messages import Reply

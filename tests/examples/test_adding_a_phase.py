@@ -12,10 +12,11 @@ from safetensors.numpy import load_file
 
 from feddep.algorithms import find_method
 from feddep.deployment.protocol.agreement import Agreement, expected_of
-from feddep.deployment.protocol.consent import Consent, planned_price
+from feddep.deployment.protocol.consent import Consent
 from feddep.deployment.protocol.disclosure_log import DisclosureLog, sent
 from feddep.deployment.protocol.federate import federate
 from feddep.deployment.protocol.memory import Carried
+from feddep.deployment.protocol.planned import planned_price
 from feddep.deployment.protocol.silo_service import SiloService
 from feddep.deployment.protocol.wait_policy import WaitPolicy
 from feddep.errors import ConsentError, InputError

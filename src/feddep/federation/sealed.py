@@ -1,12 +1,13 @@
 """Messages between clients that the server carries and cannot read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from feddep.federation.content import MOST_NEIGHBOURS, Content, Problems, Seen
 from feddep.federation.messages import Arrays, Reply, group, grouped
+from feddep.federation.phase import AnyPhase
 
 _ENVELOPE = 2048  # bytes around the content, and those of the smallest message
 
@@ -35,6 +36,17 @@ class Sealed(Content):
 
     def largest_bytes(self, nodes: int) -> int:  # noqa: D102
         return _ENVELOPE + nodes * MOST_NEIGHBOURS * self.each * 17 // 16
+
+
+def seals(phases: Iterable[AnyPhase], spec: object) -> bool:
+    """Whether clients send each other sealed messages in a method of these phases."""
+    return any(
+        isinstance(part, Sealed)
+        for phase in phases
+        for step in phase.steps(spec).values()
+        for content in step.reply.values()
+        for part in content.contained()
+    )
 
 
 def _sender_nodes(seen: Seen) -> int:

@@ -6,7 +6,7 @@ public keys: it opens nothing of another run, another pair or the other directio
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
@@ -130,15 +130,42 @@ class LinkKeys:
         return _pair(self, peer)
 
 
+@dataclass(frozen=True, eq=False)
+class Keyring:
+    """A real silo's own link key, and those that the authority vouches for.
+
+    Attributes:
+        private: its X25519 key.
+        public: the keys of all silos, 32 bytes each, by name.
+    """
+
+    private: X25519PrivateKey = field(repr=False)
+    public: Mapping[str, bytes]
+
+    def for_run(self, run: str, client: int, names: tuple[str, ...]) -> LinkKeys:
+        """The keys in a run of these silos.
+
+        Raises:
+            InputError: one of them has no key that the authority vouches for, or this silo's is
+                another one than the list says.
+        """
+        strangers = [name for name in names if name not in self.public]
+        if strangers:
+            raise _unknown(names[client], ", ".join(strangers))
+        if self.public[names[client]] != self.private.public_key().public_bytes_raw():
+            raise InputError(
+                f"the list of link keys has another key of {names[client]} than this silo's own; "
+                "get the list again, or give the operator the own public key"
+            )
+        return LinkKeys(run, client, names, self.private, self.public.get)
+
+
 @lru_cache(maxsize=4096)
 def _pair(keys: LinkKeys, peer: int) -> PairKeys:
     own, other = keys.name, keys.names[peer]
     public = keys.public(other)
     if public is None:
-        raise InputError(
-            f"{own} has no link key of {other}; the operator of the kit should sign one and give "
-            "every silo the new list"
-        )
+        raise _unknown(own, other)
     own_public = keys.private.public_key().public_bytes_raw()
     try:
         there = X25519PublicKey.from_public_bytes(public)
@@ -158,6 +185,13 @@ def _pair(keys: LinkKeys, peer: int) -> PairKeys:
         outgoing=key(shared, _SEALING, "sealed", own, other),
         incoming=key(shared, _SEALING, "sealed", other, own),
         filler=key(keys.private.private_bytes_raw(), 32, "filler", own),
+    )
+
+
+def _unknown(own: str, others: str) -> InputError:
+    return InputError(
+        f"{own} has no link key of {others}; whoever has the kit's authority should sign one "
+        "(`feddep deploy link-keys`) and give every silo the new list"
     )
 
 

@@ -171,6 +171,8 @@ class SiloConfig(_Connected):
         node_user: the user that runs Flower's programs (``feddep node``), and the only other one
             that the silo talks to. None runs them as the same user.
         socket: where the two meet; needed with ``node_user``.
+        link_key: the silo's private key for messages to other silos (X25519, PEM).
+        link_keys: the list of all silos' public ones, which the authority signed.
     """
 
     data: _FilePath
@@ -178,6 +180,8 @@ class SiloConfig(_Connected):
     secret: bool = True
     node_user: Annotated[str, Field(min_length=1)] | None = None
     socket: _FilePath | None = None
+    link_key: _FilePath | None = None
+    link_keys: _FilePath | None = None
 
     @model_validator(mode="after")
     def _has_a_meeting_place(self) -> Self:

@@ -3,16 +3,18 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from feddep.algorithms import find_method, fingerprint
 from feddep.algorithms.method import Method
+from feddep.deployment.protocol.names import silo_name
 from feddep.errors import InputError
 from feddep.federation.content import Content, Weights
 from feddep.federation.inspection import Expected
+from feddep.federation.sealed import seals
 from feddep.learning.spec import LearningSpec
 from feddep.runtime.envelope import LARGEST_BYTES
 from feddep.scenario.build import learning_spec_of
@@ -35,6 +37,8 @@ class Agreement:
         features: number of feature columns, the same in every silo.
         classes: number of classes.
         nodes: number of nodes in all silos together.
+        silos: their names, in the clients' order, where they seal messages for each other;
+            otherwise empty.
     """
 
     run: str
@@ -42,6 +46,7 @@ class Agreement:
     features: int
     classes: int
     nodes: int
+    silos: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not _RUN.fullmatch(self.run):
@@ -56,6 +61,11 @@ class Agreement:
             )
         check_federated(self.method)
         self._check_size()
+        if len(set(self.silos)) < len(self.silos) or (self.silos and not self.is_linked):
+            raise InputError(
+                "silos are named, each once, where they seal messages for each other "
+                f"(got {', '.join(self.silos)})"
+            )
 
     def _check_size(self) -> None:
         """Refuses a spec whose messages would be too large, before anybody computes them."""
@@ -100,6 +110,17 @@ class Agreement:
         """The learning settings, as the phases need them."""
         return learning_spec_of(self.spec, self.features, self.classes, self.method)
 
+    @cached_property
+    def is_linked(self) -> bool:
+        """Whether silos seal messages for each other."""
+        return seals(self.method.phases, self.learning)
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of all that was agreed on."""
+        text = json.dumps(self.to_plain(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
     @property
     def result(self) -> dict[str, Content]:
         """What the server may give every silo at the end."""
@@ -119,6 +140,7 @@ class Agreement:
             "classes": self.classes,
             "nodes": self.nodes,
             "method_file": fingerprint(self.spec.method) or "",  # of a method of somebody's own
+            **({"silos": [*self.silos]} if self.silos else {}),
         }
 
     @classmethod
@@ -131,9 +153,11 @@ class Agreement:
         try:
             run, text = str(values["run"]), str(values["spec"])
             sizes = [int(values[name]) for name in ("features", "classes", "nodes")]
+            silos = tuple(silo_name(name) for name in values.get("silos", ()))
         except (LookupError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"expected an agreement, got something else ({error!r})") from None
-        found = cls(run, RunSpec.from_toml(text), *sizes)
+        features, classes, nodes = sizes
+        found = cls(run, RunSpec.from_toml(text), features, classes, nodes, silos)
         if values.get("method_file", "") != (fingerprint(found.spec.method) or ""):
             raise InputError(
                 f"the file of {found.spec.method} is not the same here as at the server; install "
@@ -142,10 +166,19 @@ class Agreement:
         return found
 
 
+def agreed_on(
+    run: str, spec: RunSpec, features: int, classes: int, nodes: int, names: Sequence[str]
+) -> Agreement:
+    """An agreement that names the silos if they seal messages for each other."""
+    plain = Agreement(run, spec, features, classes, nodes)
+    return replace(plain, silos=tuple(names)) if plain.is_linked else plain
+
+
 def digest_of(known: Mapping[str, Any]) -> str:
     """A hash of an agreement, as plain values, and of the number of the client that agrees."""
     names = ("run", "spec", "features", "classes", "nodes", "client")
-    text = json.dumps([known[name] for name in names])
+    named = [known["silos"]] if known.get("silos") else []
+    text = json.dumps([*(known[name] for name in names), *named])
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -8,14 +8,16 @@ show the same perturbed graph are one release. Everything else adds up
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 from feddep.deployment.protocol.log_lines import Agreed, Begun, Line, Payload, Withdrawn
 from feddep.errors import DataError
 from feddep.privacy.budget import needs_delta, total_epsilon
 from feddep.privacy.events import Event, from_plain
+from feddep.privacy.links import link_epsilon
 
 _Key = tuple[str, ...]
 
@@ -93,17 +95,49 @@ def account_of(
             same if something left afterwards.
     """
     agreed = [line for line in lines if isinstance(line, Agreed)]
-    left = {line.run for line in lines if isinstance(line, Payload)}
-    later = {line.run for line in lines if isinstance(line, Payload) and line.number > since}
-    within = [line for line in agreed if line.number > since or line.run in later]
-    graphs = {line.graph for line in within if named(line) == data} | {graph}
-    ours = [line for line in within if named(line) == data or (line.graph and line.graph in graphs)]
-    idle = _withdrawn(lines) - left - {line.run for line in lines if isinstance(line, Begun)}
-    counted = [line for line in ours if line.run not in idle]
+    left, later = _left(lines), _left(lines, since)
+    counted = _counted(lines, data, graph, since)
     releases = [*_releases(counted, left), *_unexplained(later, agreed, data)]
     nodes = [line.priced.nodes for line in counted if line.priced]
     seals = {line.graph for line in counted if line.graph}
     return Account(data, len(seals), max(nodes, default=0), tuple(releases), since)
+
+
+def links_spent(lines: Sequence[Line], asked: Agreed, data: str, since: int = 0) -> float:
+    """ε for all that runs told other silos of one node, but for the run that is asked for.
+
+    Args:
+        lines: of the log, checked.
+        asked: the line about the run that is to be the next.
+        data: as in :func:`account_of`.
+        since: likewise.
+    """
+    epsilons: dict[str, float] = {}
+    for line in _counted(lines, data, asked.graph, since):
+        if (line.run, line.agreement) != (asked.run, asked.agreement):
+            epsilons[line.run] = max(epsilons.get(line.run, 0.0), told_epsilon(line))
+    return math.fsum(epsilons.values())
+
+
+def told_epsilon(line: Agreed) -> float:
+    """ε for all that a run tells other silos of one node; infinite where nothing bounds it."""
+    return link_epsilon(_read(line, line.priced.told)) if line.priced else 0.0
+
+
+def _counted(lines: Sequence[Line], data: str, graph: str | None, since: int) -> list[Agreed]:
+    """The agreements that count, see :func:`account_of`."""
+    agreed = [line for line in lines if isinstance(line, Agreed)]
+    left, later = _left(lines), _left(lines, since)
+    within = [line for line in agreed if line.number > since or line.run in later]
+    graphs = {line.graph for line in within if named(line) == data} | {graph}
+    ours = [line for line in within if named(line) == data or (line.graph and line.graph in graphs)]
+    idle = _withdrawn(lines) - left - {line.run for line in lines if isinstance(line, Begun)}
+    return [line for line in ours if line.run not in idle]
+
+
+def _left(lines: Iterable[Line], since: int = 0) -> set[str]:
+    """The runs of which something left after a line."""
+    return {line.run for line in lines if isinstance(line, Payload) and line.number > since}
 
 
 def names_in(lines: Iterable[Line]) -> list[str]:
@@ -155,8 +189,12 @@ def _events(line: Agreed) -> tuple[Event, ...] | None:
     """What bounds the run; None if nothing does, as in a line that does not say."""
     if line.priced is None or line.priced.events is None:
         return None
+    return _read(line, line.priced.events)
+
+
+def _read(line: Agreed, rows: Sequence[Mapping[str, Any]]) -> tuple[Event, ...]:
     try:
-        return tuple(from_plain(line.priced.events))
+        return tuple(from_plain(rows))
     except DataError as error:
         raise DataError(
             f"line {line.number} of the log: {error}; a later version wrote it, install that one"

@@ -19,29 +19,34 @@ A budget bounds all runs together; ``docs/privacy.md`` says what it counts::
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import Field, PrivateAttr, ValidationError
 
 from feddep.algorithms.method import Method
-from feddep.deployment.protocol.budget import Account, account_of, is_shown, release_key
+from feddep.deployment.protocol.budget import (
+    Account,
+    account_of,
+    is_shown,
+    links_spent,
+    release_key,
+    told_epsilon,
+)
 from feddep.deployment.protocol.disclosure_log import counted
+from feddep.deployment.protocol.link_consent import LinkConsent
 from feddep.deployment.protocol.log_lines import Agreed, Head, Line, find, head_from, spelt
 from feddep.errors import ConsentError, DataError, InputError
 from feddep.federation.content import Rows
 from feddep.federation.messages import Reply, group_of
 from feddep.federation.phase import numbers_sent
-from feddep.graph.graph import Graph
 from feddep.learning.spec import LearningSpec
-from feddep.privacy.accountant import NOTHING, Guarantee, price
+from feddep.privacy.accountant import NOTHING, Guarantee
 from feddep.privacy.budget import exceeds
-from feddep.privacy.events import Event, OneShotSampling
+from feddep.privacy.events import Event
 from feddep.privacy.meaning import delta_to_set, largest_delta
 from feddep.privacy.perturb import perturbs
 from feddep.reading import plain_text, toml_of
-from feddep.runs.accounting import mechanism_events, planned_messages
 from feddep.scenario.spec import RunSpec
 
 _Names = Annotated[frozenset[Annotated[str, Field(min_length=1)]], Field(strict=False)]
@@ -55,7 +60,7 @@ _Heads = Annotated[frozenset[_Noted], Field(strict=False)]
 _A_HEAD = "NUMBER:HASH as `feddep disclosures verify` prints it"
 
 
-class Consent(BaseModel):
+class Consent(LinkConsent):
     """One silo's consent. An error quotes the field's description as what was expected.
 
     Attributes:
@@ -77,8 +82,6 @@ class Consent(BaseModel):
         noted_head: a head of the log, which must still be in it.
         lost_heads: heads that are known to be lost, and are not looked for.
     """
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     methods: _Names = Field(description='a list of methods, such as ["fedavg", "feddep"]')
     messages: _Names = Field(description='a list of groups, such as ["classifier", "prototypes"]')
@@ -130,8 +133,10 @@ class Consent(BaseModel):
 
     def _check_budget_keys(self, path: Path) -> None:
         """A budget's other keys would seem to limit something without the one that does."""
-        idle = {"budget_delta", "budget_graph", "budget_since"} & self.model_fields_set
-        if idle and self.budget_epsilon is None:
+        idle = {"budget_delta"} & self.model_fields_set if self.budget_epsilon is None else set()
+        if not self.has_budget:
+            idle |= {"budget_graph", "budget_since"} & self.model_fields_set
+        if idle:
             raise InputError(
                 f"{path} is not a valid consent: {_listed(idle)} without budget_epsilon, the "
                 "budget's ε; add it"
@@ -161,6 +166,7 @@ class Consent(BaseModel):
         sound: Guarantee,
         *,
         nodes: int | None = None,
+        told: Sequence[Event] = (),
     ) -> None:
         """Refuses a run that goes beyond the consent.
 
@@ -168,14 +174,16 @@ class Consent(BaseModel):
             spec: the run's spec.
             method: the method that the spec names.
             learning: the agreed learning settings, on which depends what leaves.
-            sound: what the run costs this silo, see :func:`planned_price`.
+            sound: what the run costs this silo, see :func:`~.planned.planned_price`.
             nodes: number of nodes in the silo's graph. With fewer than the smallest cluster, all
                 of them become one prototype, which is still too small.
+            told: what other silos are told, see :func:`~.link_consent.told_by`.
 
         Raises:
             ConsentError: names everything that is not allowed, and the lines that forbid it.
         """
         _refuse("the run", self._beyond(spec, method, learning, sound, nodes))
+        _refuse("the run", (self._violation(*excess) for excess in self.beyond_links(told)))
 
     def check_budget(self, lines: Sequence[Line], asked: Agreed, heads: Mapping[str, Head]) -> None:
         """Refuses a run that would exceed the budget, or whose budget cannot be counted.
@@ -191,16 +199,26 @@ class Consent(BaseModel):
         """
         own = {} if self.noted_head is None else {f"noted_head of {self._file}": self.noted_head}
         found = {where: head for where, text in own.items() if (head := head_from(text))}
-        if self.budget_epsilon is not None:
+        if self.has_budget:
             found |= heads
         _refuse("the run", self._lost(lines, found))
+        others = [line for line in lines if line.number != asked.number]
+        links = self.beyond_links_budget(self._told(others, asked), told_epsilon(asked))
+        _refuse("the run", (self._violation(*excess) for excess in links))
         if self.budget_epsilon is None:
             return
-        others = [line for line in lines if line.number != asked.number]
         before = self.account(others, asked.graph)
         if not (is_shown(asked) and before.holds(release_key(asked))):
             after = self.account([*others, asked], asked.graph)
             _refuse("the run", self._beyond_budget(before, after, asked.number))
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether what runs cost together is bounded, which takes a log to count it from."""
+        return self.budget_epsilon is not None or self.links_budget is not None
+
+    def _told(self, others: Sequence[Line], asked: Agreed) -> float:
+        return links_spent(others, asked, self.budget_graph, self.budget_since)
 
     def account(self, lines: Sequence[Line], graph: str | None) -> Account:
         """What counts against this budget.
@@ -340,34 +358,6 @@ class Consent(BaseModel):
         return f"{key}: {asked}, allowed: {allowed} ({where})"
 
 
-def planned_price(spec: RunSpec, method: Method, learning: LearningSpec, graph: Graph) -> Guarantee:
-    """The sound (ε, δ) that a run would guarantee for one edge of a silo, before it starts.
-
-    See :func:`planned_events` for what counts and for the arguments.
-    """
-    events = planned_events(method, learning, graph)
-    return price(events, graph.nodes, spec.privacy.delta_prime).sound
-
-
-def planned_events(method: Method, learning: LearningSpec, graph: Graph) -> list[Event]:
-    """What a run would do with a silo's edges, and all that it may send, before it starts.
-
-    Everything that the method may send counts as sent. The guarantee holds only if the silo draws
-    its noise from a secret of its own: the server can reproduce noise drawn from the run's seed.
-
-    The server learns the result and may ask about many runs, so it must not depend on the edges.
-    So the worst case is assumed for one-shot samples, which show short lists whole.
-
-    Args:
-        method: the method that the spec names.
-        learning: the agreed learning settings.
-        graph: the silo's own graph, before any mechanism.
-    """
-    nodes_alone = graph.with_edges([])
-    planned = [_at_worst(event) for event in mechanism_events(method, learning, nodes_alone)]
-    return planned + planned_messages(method, learning)
-
-
 def _cluster_sizes(method: Method, learning: LearningSpec) -> set[int]:
     """Over how many nodes, at least, the means are taken that leave a silo."""
     return {
@@ -378,12 +368,6 @@ def _cluster_sizes(method: Method, learning: LearningSpec) -> set[int]:
         for content in group.contained()
         if isinstance(content, Rows) and content.means_of
     }
-
-
-def _at_worst(event: Event) -> Event:
-    if isinstance(event, OneShotSampling):
-        return replace(event, list_delta=1.0, edge_delta=1.0)
-    return event
 
 
 def _refuse(what: str, violations: Iterable[str]) -> None:
@@ -425,7 +409,8 @@ def _epsilon(sound: Guarantee, nodes: int | None) -> str:
 def _wrong(key: str, values: Mapping[str, Any], lines: Mapping[str, int]) -> str:
     where = f"line {lines[key]}: " if key in lines else ""
     if key not in Consent.model_fields:
-        return f"{where}unknown key {key!r}; known: {', '.join(Consent.model_fields)}"
+        known = sorted(Consent.model_fields, key=lambda name: name in LinkConsent.model_fields)
+        return f"{where}unknown key {key!r}; known: {', '.join(known)}"
     expected = Consent.model_fields[key].description
     if key not in values:
         return f"{key} is missing; expected {expected}"

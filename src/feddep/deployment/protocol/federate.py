@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from feddep.algorithms import find_method
-from feddep.deployment.protocol.agreement import LARGEST_NORM, Agreement, check_federated
+from feddep.deployment.protocol.agreement import (
+    LARGEST_NORM,
+    Agreement,
+    agreed_on,
+    check_federated,
+)
 from feddep.deployment.protocol.names import silo_name
 from feddep.deployment.protocol.noted_heads import ServersNotes
 from feddep.deployment.protocol.remote_runtime import RemoteRuntime, meet, one_line, refusal
@@ -234,7 +239,8 @@ def _agreement(run: str, spec: RunSpec, members: Sequence[Member]) -> Agreement:
         raise InputError(f"all silos need the same feature columns: {counts}")
     classes = max(member.classes for member in members)
     nodes = sum(member.nodes for member in members)
-    return Agreement(run, spec, members[0].features, classes, nodes)
+    features = members[0].features
+    return agreed_on(run, spec, features, classes, nodes, [member.name for member in members])
 
 
 def _promise(answer: Mapping[str, Any]) -> Promise:
@@ -248,6 +254,10 @@ def _promise(answer: Mapping[str, Any]) -> Promise:
             raise ValueError(f"δ is {delta}")
         if verdict not in _VERDICTS:
             raise ValueError(f"the verdict is {verdict}")
+        if "links" in answer:  # of nodes with links to other silos; a price of its own
+            found["links"] = answer["links"]
+            if found["links"] is not None and not _is_within(found["links"], sys.float_info.max):
+                raise ValueError(f"ε of answers over links is {found['links']}")
     except (LookupError, TypeError, ValueError) as error:
         raise InputError(
             f"a silo states an invalid privacy guarantee ({one_line(repr(error))})"

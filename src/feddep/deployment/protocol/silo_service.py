@@ -5,10 +5,8 @@ answer under its place in the run, and the same envelope gets the same answer. A
 another place than the server says so; the server then sends it what it missed, to be replayed.
 """
 
-import hashlib
 import json
 import logging
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,7 +16,7 @@ from typing import Any
 import torch
 
 from feddep.deployment.protocol.agreement import Agreement, digest_of
-from feddep.deployment.protocol.consent import Consent, planned_events
+from feddep.deployment.protocol.consent import Consent
 from feddep.deployment.protocol.disclosure_log import (
     DisclosureLog,
     agreements,
@@ -28,22 +26,28 @@ from feddep.deployment.protocol.disclosure_log import (
     spent,
 )
 from feddep.deployment.protocol.disclosure_log import sent as left_in
+from feddep.deployment.protocol.envelope_fields import envelope_hash, number_in, text_in
+from feddep.deployment.protocol.link_consent import told_by
 from feddep.deployment.protocol.log_lines import Agreed, Line, spelt
 from feddep.deployment.protocol.memory import Answer, Pieces, RunMemory
 from feddep.deployment.protocol.noted_heads import noted_heads
+from feddep.deployment.protocol.planned import planned_events
+from feddep.deployment.protocol.silo_keys import link_keys_in
 from feddep.errors import FeddepError, InputError
 from feddep.federation.client import Client
 from feddep.federation.inspection import inspect_request, inspect_result
-from feddep.federation.messages import Reply, Request, State, group, grouped, pack
+from feddep.federation.messages import Reply, Request, State, group, grouped
 from feddep.graph.fingerprint import fingerprint, seal, sealed_fingerprint
 from feddep.graph.graph import Graph
 from feddep.learning.mending import mending_of
 from feddep.learning.silo import Secret, open_silo
 from feddep.privacy.accountant import NOTHING, Guarantee, bounding, price
 from feddep.privacy.budget import shown_rates
-from feddep.privacy.events import SAID, Events, to_plain
+from feddep.privacy.events import Events, from_plain, to_plain
+from feddep.privacy.links import is_linked, link_epsilon
 from feddep.privacy.meaning import GraphSize, meaning
-from feddep.runs.accounting import plain
+from feddep.privacy.pair_keys import Keyring
+from feddep.runs.accounting import finite, plain
 from feddep.runs.clients import ClientPart, Draws
 from feddep.runs.files import SILO_RECORD, write_atomically, write_sums
 from feddep.runs.records import versions
@@ -52,7 +56,6 @@ from feddep.runtime.envelope import Envelope
 from feddep.scenario.spec import RunSpec
 
 log = logging.getLogger("feddep")
-_WORDS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_ -]{0,63}")  # some become file names
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +72,8 @@ class SiloService:
         secret: the root of the silo's random draws. None takes the run's seed, which the server
             knows too: random noise then protects nothing against the server.
         results: the folder for what the silo gets out of its runs.
+        link_keys: its keys for messages to other silos. None, in simulations, takes the run's
+            seed; without them a real silo takes part in no run that needs them.
     """
 
     name: str
@@ -78,6 +83,7 @@ class SiloService:
     disclosures: DisclosureLog | None = None
     secret: int | None = None
     results: Path | None = None
+    link_keys: Keyring | None = None
 
     def answer(self, envelope: Envelope, pieces: Callable[[str], Pieces]) -> Envelope:
         """Answers any envelope; a request that cannot be met is refused with the reason.
@@ -93,7 +99,7 @@ class SiloService:
                 return self._hello()
             if not isinstance(kind, str) or kind not in kinds:
                 raise InputError(f"expected an envelope of kind {', '.join(kinds)} (got {kind!r})")
-            return kinds[kind](envelope, RunMemory(pieces(_text(envelope.header, "run"))))
+            return kinds[kind](envelope, RunMemory(pieces(text_in(envelope.header, "run"))))
         except FeddepError as error:
             log.warning("%s refuses: %s", self.name, error)
             return Envelope({"refused": str(error)})
@@ -120,11 +126,12 @@ class SiloService:
             known = self._agreed(envelope, memory)
         except FeddepError as error:
             if self.disclosures is not None:
-                self.disclosures.refuse(run=_text(envelope.header, "run"), reason=str(error))
+                self.disclosures.refuse(run=text_in(envelope.header, "run"), reason=str(error))
             raise
         memory.agree(known)
         head = None if self.disclosures is None else spelt(self.disclosures.head())
-        return Envelope({"sound": known["sound"], "head": head})
+        links = {"links": known["links"]} if "links" in known else {}
+        return Envelope({"sound": known["sound"], "head": head, **links})
 
     def _agreed(self, envelope: Envelope, memory: RunMemory) -> dict[str, Any]:
         """What the silo remembers of a run that it agrees to. The agreement is logged."""
@@ -139,15 +146,19 @@ class SiloService:
         sound = price(planned, graph.nodes, agreement.spec.privacy.delta_prime).sound
         if self.secret is None and (self.consent is not None or self.disclosures is not None):
             sound = NOTHING  # the server can reproduce the silo's random draws
-        self._check_consent(agreement, sound)
-        client = _number(envelope.header, "client")
+        told = told_by(planned, secret=self.secret is not None or self.consent is None)
+        self._check_consent(agreement, sound, told)
+        client = number_in(envelope.header, "client")
         known = {**agreement.to_plain(), "client": client, "sound": plain(sound)}
+        if is_linked(told):
+            known |= {"told": to_plain(told), "links": finite(link_epsilon(told))}
+            link_keys_in(self, agreement, client)  # or it says what is missing
         known["graph"] = self._graph_seal()
         self._check_same(known, memory)
         if self.disclosures is not None:  # what has left counts, even if the memory was lost
             known["sent"] = left_in(self.disclosures.path, agreement.run)
             self._log_agreed(self.disclosures, agreement, known, planned, envelope.header)
-        elif self.consent is not None and self.consent.budget_epsilon is not None:
+        elif self.consent is not None and self.consent.has_budget:
             raise InputError("a budget is counted from the disclosure log, and this silo has none")
         return known
 
@@ -180,7 +191,7 @@ class SiloService:
         """What the log keeps to price the run again; see :class:`~.log_lines.Priced`."""
         found, privacy = bounding(planned), agreement.spec.privacy
         rates = None if self.secret is None else shown_rates(privacy)
-        told = [event for event in planned if isinstance(event, SAID)]
+        told = told_by(planned, secret=self.secret is not None)
         return {
             "data": "" if self.consent is None else self.consent.budget_graph,
             "nodes": self.graph().nodes,
@@ -209,12 +220,10 @@ class SiloService:
             self.consent.check_method(asked.method)
         return Agreement.from_plain(values)
 
-    def _check_consent(self, agreement: Agreement, sound: Guarantee) -> None:
+    def _check_consent(self, agreement: Agreement, sound: Guarantee, told: Events) -> None:
         if self.consent is not None:
-            nodes = self.graph().nodes
-            self.consent.check_run(
-                agreement.spec, agreement.method, agreement.learning, sound, nodes=nodes
-            )
+            asked = (agreement.spec, agreement.method, agreement.learning, sound)
+            self.consent.check_run(*asked, nodes=self.graph().nodes, told=told)
 
     def _check_same(self, known: Mapping[str, Any], memory: RunMemory) -> None:
         """Refuses a second agreement under a run's name: its ε was promised for the first."""
@@ -260,10 +269,11 @@ class SiloService:
             return Envelope({"sync": None})
         self._check_graph(known["run"], known.get("graph"))
         agreement = self._looked_up(known)  # the consent may be stricter than it was
-        self._check_consent(agreement, Guarantee(**known["sound"]))
+        told = from_plain(known.get("told", ()))
+        self._check_consent(agreement, Guarantee(**known["sound"]), told)
         _check_budget_again(self, agreement)
-        request, place = _request_of(envelope, known), _text(header, "place")
-        asked, silent = _fingerprint(envelope), bool(header.get("silent"))
+        request, place = _request_of(envelope, known), text_in(header, "place")
+        asked, silent = envelope_hash(envelope), bool(header.get("silent"))
         last, state, sent = memory.recall()
         if last is not None and last == header.get("best"):  # the round before was the best so far
             memory.keep(last, _to_keep(state))
@@ -390,7 +400,7 @@ def _check_budget_again(service: SiloService, agreement: Agreement) -> None:
     Cached: a process reads its consent once, and no later run can exceed the budget.
     """
     consent, disclosures = service.consent, service.disclosures
-    if consent is None or consent.budget_epsilon is None or disclosures is None:
+    if consent is None or not consent.has_budget or disclosures is None:
         return
     lines = disclosures.lines()
     own = [line for line in lines if isinstance(line, Agreed) and line.run == agreement.run]
@@ -408,43 +418,25 @@ def _opened(service: SiloService, agreement: Agreement, client: int) -> Client:
     torch.set_num_threads(1)
     method = agreement.method
     secret = None if service.secret is None else Secret(service.secret, agreement.run)
-    silo = open_silo(client, service.graph(), agreement.learning, torch.device("cpu"), secret)
+    links = link_keys_in(service, agreement, client) if agreement.is_linked else None
+    device = torch.device("cpu")
+    silo = open_silo(client, service.graph(), agreement.learning, device, secret, links)
     return Client(silo, method.phases, agreement.learning, silo.graph.nodes)
 
 
 def _request_of(envelope: Envelope, known: Mapping[str, Any]) -> Request:
     header = envelope.header
-    client = _number(header, "client")
+    client = number_in(header, "client")
     if client != known["client"]:
         raise InputError(f"this silo is client {known['client']} of the run (got {client})")
-    phase, step, round_ = _text(header, "phase"), _text(header, "step"), _number(header, "round")
+    phase, step, round_ = (
+        text_in(header, "phase"),
+        text_in(header, "step"),
+        number_in(header, "round"),
+    )
     return Request(client, phase, step, round_, envelope.arrays)
 
 
 def _check_result(envelope: Envelope, agreement: Agreement) -> None:
     """Inspects the final result like everything else that the server sends."""
     inspect_result(envelope.arrays, agreement.result, agreement.expected)
-
-
-def _fingerprint(envelope: Envelope) -> str:
-    """A hash of an envelope.
-
-    A request and its silent replay differ, since only the first one's answer counts as sent.
-    """
-    header = {key: value for key, value in envelope.header.items() if key != "best"}
-    text = json.dumps(header, sort_keys=True)
-    return hashlib.sha256(text.encode() + pack({}, envelope.arrays)).hexdigest()
-
-
-def _text(header: Mapping[str, Any], key: str) -> str:
-    value = header.get(key)
-    if not isinstance(value, str) or not _WORDS.fullmatch(value):
-        raise InputError(f"an envelope needs a valid {key} (got {value!r})")
-    return value
-
-
-def _number(header: Mapping[str, Any], key: str) -> int:
-    value = header.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InputError(f"an envelope needs a {key}, a whole number from 0 (got {value!r})")
-    return value

@@ -12,7 +12,7 @@ import torch
 
 from feddep.algorithms import find_method
 from feddep.algorithms.method import Method
-from feddep.deployment.protocol.agreement import Agreement, check_federated
+from feddep.deployment.protocol.agreement import agreed_on, check_federated
 from feddep.deployment.protocol.federate import in_order
 from feddep.deployment.protocol.remote_runtime import RemoteRuntime, meet
 from feddep.deployment.protocol.simulated_silo import simulated_app
@@ -72,7 +72,8 @@ def connected(
     wait_policy = WaitPolicy()
     silos = in_order(meet(channel, shards.clients, wait_policy))
     nodes = shards.graph.nodes
-    agreement = Agreement("simulation", spec, learning.features, learning.classes, nodes)
+    sizes = (learning.features, learning.classes, nodes)
+    agreement = agreed_on("simulation", spec, *sizes, shards.client_names)
     pool = ClientPool(method, learning, torch.device("cpu"), {}, lambda: shards.graph)
     runtime = RemoteRuntime(channel, agreement, silos, requests, wait_policy, measure=pool.score)
     runtime.agree(range(len(silos)))
