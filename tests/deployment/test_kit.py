@@ -47,15 +47,17 @@ class TestInit:
     def test_every_party_has_its_files_and_no_others(self, kit):
         found = {str(path.relative_to(kit.folder)) for path in every_file(kit.folder)}
         server = "ca.crt feddep-server.service nginx.conf server.key server.pem server.toml"
-        silo = "ca.crt consent.toml feddep-silo.service feddep-node.service node.toml silo.toml"
+        silo = "ca.crt consent.toml feddep-silo.service feddep-node.service node.toml silo.toml "
+        silo += "link_keys.json"
         assert found == {
             "kit.toml",
+            "link_keys.json",
             "ca/ca.crt",
             "ca/ca.key",
             *(f"server/{name}" for name in server.split()),
             *(f"server/silos/{name}.pub" for name in kit.silos),
             *(f"silos/{name}/{file}" for name in kit.silos for file in silo.split()),
-            *(f"silos/{name}/{name}.key" for name in kit.silos),
+            *(f"silos/{name}/{name}{key}" for name in kit.silos for key in (".key", ".link.key")),
         }
 
     def test_secrets_are_their_owner_s_alone(self, tmp_path):
@@ -81,7 +83,9 @@ class TestInit:
             "ca/ca.key",
             "server/server.key",
             "silos/bank-a/bank-a.key",
+            "silos/bank-a/bank-a.link.key",
             "silos/bank-b/bank-b.key",
+            "silos/bank-b/bank-b.link.key",
         }
 
     def test_an_ipv6_address_stands_in_brackets(self, tmp_path):
@@ -289,7 +293,10 @@ class TestAddSilo:
         before = every_file(kit.folder)
         after = add_silo(kit.folder, "bank-c")
         assert list(after.silos) == ["bank-a", "bank-b", "bank-c"]
-        assert before.items() <= every_file(kit.folder).items()
+        lists = {path for path in before if path.name == "link_keys.json"}  # bank-c is on them now
+        assert len(lists) == 3
+        same = {path: content for path, content in before.items() if path not in lists}
+        assert same.items() <= every_file(kit.folder).items()
         config = SiloConfig.read(after.silos["bank-c"] / "silo.toml")
         assert config.server == kit.address
         private = load_ssh_private_key(config.key.read_bytes(), None)

@@ -81,6 +81,7 @@ def deploy_add(
     kit = add_silo(folder, name)
     say(f"silo     {kit.silos[name]}")
     say(f"its key  {kit.server / 'silos' / f'{name}.pub'}")
+    note("For methods over links every silo needs the kit's new link_keys.json.")
 
 
 @deploy_app.command("renew")
@@ -97,6 +98,31 @@ def deploy_renew(
 
     done = renew(folder, days=days, hosts=host or ())
     say(f"{done.certificate}: valid until {done.until:%Y-%m-%d}")
+
+
+@deploy_app.command("link-keys")
+def deploy_link_keys(
+    folder: Annotated[Path, typer.Argument(help="The kit, with its ca/.")],
+    public: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--public",
+            metavar="SILO=FILE",
+            help="A silo's own public key (X25519, PEM); once for each that made its key itself.",
+        ),
+    ] = None,
+) -> None:
+    """Sign the keys with which silos seal messages for each other."""
+    from feddep.deployment.operations.kit import sign_link_keys
+
+    given = {}
+    for pair in public or ():
+        name, equals, file = pair.partition("=")
+        if not equals or not name or not file:
+            raise InputError(f"--public: expected SILO=FILE (got {pair!r})")
+        given[name] = Path(file)
+    say(f"signed   {sign_link_keys(folder, given)}")
+    note("Every silo needs this file beside its silo.toml, and link_keys = in it; restart them.")
 
 
 def server(

@@ -10,6 +10,7 @@ from pathlib import Path
 from feddep.deployment.operations import (
     boundary_checks,
     checks,
+    link_keys,
     probes,
     server_checks,
     silo_checks,
@@ -55,7 +56,9 @@ def _of_silo(config: SiloConfig) -> Iterator[_Step]:
     yield from _of_connection(config)
     yield "consent", lambda: silo_checks.consent(config.consent)
     yield "data", lambda: silo_checks.data(config.data)
-    yield "secret files", lambda: checks.secrecy([config.key, config.state])
+    yield "link keys", lambda: link_keys.check(config)
+    secret = [path for path in (config.key, config.link_key, config.state) if path]
+    yield "secret files", lambda: checks.secrecy(secret)
     yield "separation", lambda: boundary_checks.separation(config)
     yield "sandbox", boundary_checks.sandbox
     yield "disk", lambda: checks.disk(config.state)

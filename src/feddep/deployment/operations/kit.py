@@ -3,24 +3,26 @@
 A kit holds::
 
     kit.toml             the address that the silos connect to
+    link_keys.json       every silo's public key for messages to other silos, signed
     ca/                  the authority; its key stays here and signs renewed certificates
     server/              for the server's machine
         server.toml, server.pem, server.key, ca.crt, silos/NAME.pub, state/
         nginx.conf, feddep-server.service
     silos/NAME/          for the silo's machine, and nobody else's
         silo.toml, consent.toml, NAME.key, ca.crt, state/, feddep-silo.service
+        NAME.link.key, link_keys.json     for messages to other silos
         node.toml, feddep-node.service    for Flower's programs, as another user
 
 Folders and private keys are readable by their owner only. A kit is written to a temporary folder
 and then renamed, so there is never half a kit. Nothing in it is ever overwritten, except the
-server's certificate by :func:`renew`.
+server's certificate by :func:`renew` and the list of link keys.
 """
 
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -49,6 +51,7 @@ from feddep.deployment.operations.config import (
     is_loopback,
     split_address,
 )
+from feddep.deployment.operations.link_keys import renew_list
 from feddep.deployment.protocol.names import silo_name
 from feddep.errors import InputError
 from feddep.reading import plain_text, toml_of
@@ -144,6 +147,7 @@ def init(
                 draft / "silos" / name, name, draft / "ca" / "ca.crt", address, home, apart=proxy
             )
             _write(draft / "server" / "silos" / f"{name}.pub", public)
+        renew_list(draft, authority)
     return read_kit(folder)
 
 
@@ -178,6 +182,8 @@ def add_silo(folder: Path, name: str) -> Kit:
     keys, silos = folder / "server" / "silos", folder / "silos"
     taken = {path.stem for path in keys.glob("*.pub")} | {path.name for path in silos.glob("*")}
     _distinct_silos([*sorted(taken), name])
+    # Without the authority, its key for messages to other silos has to be signed later.
+    authority = _authority(folder / "ca") if (folder / "ca" / "ca.key").exists() else None
     with suppress(FileExistsError):
         _folder(silos)
     with _draft(silos / name) as draft:
@@ -187,7 +193,20 @@ def add_silo(folder: Path, name: str) -> Kit:
     except OSError as error:
         shutil.rmtree(silos / name)
         raise _cannot_write(keys, error) from None
+    if authority is not None:
+        renew_list(folder, authority)
     return read_kit(folder)
+
+
+def sign_link_keys(folder: Path, given: Mapping[str, Path] | None = None) -> Path:
+    """Signs the list of all silos' link keys anew; see :func:`~.link_keys.renew_list`.
+
+    Raises:
+        InputError: the folder is not a kit, its authority is missing or has expired, or a key is
+            none.
+    """
+    _read_kit_file(folder)
+    return renew_list(folder, _authority(folder / "ca"), given)
 
 
 def renew(folder: Path, *, days: int = 365, hosts: Sequence[str] = ()) -> Renewal:

@@ -6,6 +6,7 @@ server has no part in it.
 """
 
 import json
+import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,10 +18,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from feddep.deployment.operations.certificates import Authority, load_certificate, loaded
+from feddep.deployment.operations.checks import Check
 from feddep.deployment.operations.config import SiloConfig
 from feddep.deployment.protocol.names import silo_name
 from feddep.errors import InputError
 from feddep.privacy.pair_keys import Keyring
+from feddep.runs.files import write_atomically
 
 LIST = "link_keys.json"
 
@@ -101,6 +104,54 @@ def read_list(path: Path, ca: Path) -> dict[str, bytes]:
     return {name: bytes.fromhex(key) for name, key in keys.items()}
 
 
+def renew_list(kit: Path, authority: Authority, given: Mapping[str, Path] | None = None) -> Path:
+    """Signs the link keys of all silos of a kit; those in it that have none get one.
+
+    The list is written into the kit and into every silo's folder that is still there. Silos
+    elsewhere need the file too.
+
+    Args:
+        kit: its folder.
+        authority: signs the list.
+        given: files with the public keys of silos that made theirs themselves, by name.
+
+    Returns:
+        The list.
+
+    Raises:
+        InputError: a name is not that of a silo of the kit, or a file holds no X25519 key.
+    """
+    silos, whole = kit / "silos", kit / LIST
+    here = sorted(path for path in silos.glob("*") if path.is_dir())
+    known = read_list(whole, kit / "ca" / "ca.crt") if whole.exists() else {}
+    names = {path.name for path in here} | {p.stem for p in (kit / "server/silos").glob("*.pub")}
+    strangers = sorted((given or {}).keys() - names - known.keys())
+    if strangers:
+        raise InputError(
+            f"{', '.join(strangers)} is no silo of this kit; known: {', '.join(sorted(names))}"
+        )
+    public = {**known, **{name: public_of(path) for name, path in (given or {}).items()}}
+    for folder in here:
+        own = folder / key_file(folder.name)
+        if folder.name not in public:
+            _write_secret(own, new_link_key())
+            public[folder.name] = public_of(own)
+    text = signed_list(public, authority)
+    for place in (whole, *(folder / LIST for folder in here)):
+        write_atomically(place, text)
+        place.chmod(0o644)
+    return whole
+
+
+def _write_secret(path: Path, content: bytes) -> None:
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from None
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+
+
 def own_keyring(config: SiloConfig) -> Keyring | None:
     """A silo's keys, checked; None if it is configured without.
 
@@ -131,3 +182,17 @@ def _parsed(content: bytes) -> tuple[dict[str, str], str, bytes]:
 def _signed(keys: Mapping[str, str], made: str) -> bytes:
     """What the authority signs. The format's name keeps it apart from all else that it signs."""
     return json.dumps([_FORMAT, made, sorted(keys.items())], separators=(",", ":")).encode()
+
+
+def check(config: SiloConfig) -> Check:
+    """The doctor's check of a silo's link keys."""
+    name = "link keys"
+    if config.link_key is None or config.link_keys is None:
+        return Check(name, None, "none; methods over links between silos need them")
+    try:
+        ring = own_keyring(config)
+    except InputError as error:
+        remedy = "get both files again from whoever has the kit (`feddep deploy link-keys`)"
+        return Check(name, False, str(error), remedy)
+    others = sorted((ring.public.keys() if ring else set()) - {config.name})
+    return Check(name, True, f"signed by the authority; others: {', '.join(others) or 'none'}")

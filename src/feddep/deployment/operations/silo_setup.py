@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from feddep.deployment.operations.config import SiloConfig
+from feddep.deployment.operations.link_keys import own_keyring
 from feddep.deployment.protocol.consent import Consent
 from feddep.deployment.protocol.disclosure_log import DisclosureLog
 from feddep.deployment.protocol.memory import Files, Pieces
@@ -26,7 +27,8 @@ def open_service(config: Path) -> tuple[SiloService, Callable[[str], Pieces]]:
     """The service of the silo that a configuration file describes, and its storage for runs.
 
     Raises:
-        InputError: the configuration or the consent cannot be read, or the state folder is wrong.
+        InputError: the configuration, the consent or a key cannot be read, or the state folder is
+            wrong.
     """
     silo = SiloConfig.read(config)
     secret = own_secret(silo.state) if silo.secret else None
@@ -37,6 +39,7 @@ def open_service(config: Path) -> tuple[SiloService, Callable[[str], Pieces]]:
         disclosures=own_disclosures(silo.state),
         secret=secret,
         results=silo.state / "results",
+        link_keys=own_keyring(silo),
     )
     return service, lambda run: Files(silo.state / "runs" / run)
 

@@ -65,6 +65,11 @@ consent = "consent.toml"
 # can reproduce its noise. false: they come from the run's seed, which the server knows; use that
 # only to reproduce a run.
 secret = true
+
+# For methods over links between silos: this silo's key for sealed messages to the others, which
+# must never leave this machine, and the list of everybody's public ones, signed by the authority.
+link_key = "$name.link.key"
+link_keys = "link_keys.json"
 """)
 
 CONSENT = """\
@@ -99,6 +104,16 @@ highest_epsilon = "unbounded"
 # asks often enough learns everything. `feddep disclosures budget silo.toml` tells what is left.
 # budget_epsilon = 4.0
 # budget_delta = 1e-7
+
+# What silos at the other end of a link may be told of a node at this end: "scores" of the
+# classifier, "labels" (confirmed classes too) or "everything" (features too); the highest ε of the
+# noise on it in one run; and of all runs together. Without these lines no links are looked for.
+# links = "labels"
+# links_epsilon = 4.0
+# links_budget = 8.0
+
+# For how many nodes another silo is answered although this one does not have the link itself.
+# links_one_sided = 0
 
 # Plain numbers (scores, counts, losses) that may leave. Without this line all that the method
 # declares may.
