@@ -26,9 +26,11 @@ from feddep.deployment.operations.programs import (
     Server,
     answers,
 )
+from feddep.deployment.protocol.registry import Registered, read_registry
 from feddep.deployment.protocol.wait_policy import WaitPolicy
 from feddep.errors import InputError, InterruptedRunError, RuntimeFailureError
 
+A = Registered("a", "ab12")
 PORT = 9  # nobody listens there
 
 
@@ -114,6 +116,7 @@ class TestServer:
     @pytest.fixture
     def there(self, monkeypatch):
         monkeypatch.setattr(programs, "answers", lambda config: True)
+        monkeypatch.setattr(programs, "registry_of", lambda database, known: {7: A})
 
     @pytest.fixture
     def registered(self, monkeypatch) -> list[tuple[str, ...]]:
@@ -131,17 +134,22 @@ class TestServer:
             pass
         assert scripts.calls == []
 
-    def test_who_is_no_longer_listed_is_not_remembered(self, config, scripts, there, registered):
+    def test_who_is_not_listed_is_removed_before_it_starts(
+        self, config, scripts, there, registered, monkeypatch, caplog
+    ):
         scripts.add("flower-superlink", "exec sleep 60")
-        memory = config.state / "flower.db"
-        config.state.mkdir(exist_ok=True)
-        memory.write_text("every key so far")
+        seen = []
+
+        def strangers(database, known):
+            seen.append((database, sorted(known.values()), [*scripts.calls]))
+            return ["mallory"]
+
+        monkeypatch.setattr(programs, "remove_strangers", strangers)
         with Server(config):
-            assert memory.exists()
-        next(config.silos.glob("*.pub")).unlink()
-        (config.silos / "another.pub").write_text("another key")
-        with Server(config):
-            assert not memory.exists()
+            assert [*read_registry(config.state / "registry.json").values()] == [A]
+        assert seen == [(config.state / "flower.db", ["a", "b"], [])]
+        assert "whose key is not in" in caplog.text
+        assert "mallory" in caplog.text
 
     def test_before_it_is_started_there_is_no_process(self, config):
         server = Server(config)

@@ -11,22 +11,26 @@ from safetensors.numpy import save_file
 from feddep.deployment.operations import server_app
 from feddep.deployment.operations.programs import TROUBLE
 from feddep.deployment.operations.server_app import LOCK, main
+from feddep.deployment.protocol.registry import Registered, write_registry
 from feddep.deployment.protocol.wait_policy import WaitPolicy
 from feddep.errors import InputError
 from feddep.runtime.flower.channel import FlowerChannel
 from feddep.scenario.spec import RunSpec
 
 SPEC = RunSpec(method="fedavg", seed=3)
+REGISTRY = {7: Registered("bank-a", "ab12")}
 
 
 @pytest.fixture
 def config(tmp_path) -> dict[str, Any]:
     (tmp_path / "spec.toml").write_text(SPEC.to_toml())
+    write_registry(tmp_path / "registry.json", REGISTRY)
     seconds = {"grace": 2.0, "wait": 3.0, "resend": 4.0}
     return {
         "folder": str(tmp_path),
         "crossings": "",
         "heads": "",
+        "registry": str(tmp_path / "registry.json"),
         "quorum": 0.5,
         "largest-norm": 9.0,
         **seconds,
@@ -57,6 +61,7 @@ def test_it_runs_the_folder_s_spec(config, called, tmp_path):
     assert called["folder"].path == tmp_path
     assert called["wait_policy"] == WaitPolicy(quorum=0.5, grace=2, wait=3, resend=4)
     assert called["largest_norm"] == 9.0
+    assert called["registry"] == REGISTRY
     assert called["known"] == {}
     assert not (tmp_path / TROUBLE).exists()
 
@@ -105,3 +110,10 @@ def test_a_folder_that_the_server_cannot_write_is_named(config, called):
     with pytest.raises(InputError, match="the server cannot write to /nowhere/at/all"):
         run(config | {"folder": "/nowhere/at/all"})
     assert "channel" not in called
+
+
+def test_without_the_list_of_keys_nobody_is_asked(config, called, tmp_path):
+    (tmp_path / "registry.json").unlink()
+    with pytest.raises(InputError, match="says whose key is whose"):
+        run(config)
+    assert not called

@@ -4,6 +4,7 @@ Certificates have the extensions that strict verifiers require (RFC 5280: key id
 usage), as Python 3.13 and later do by default.
 """
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -92,6 +93,12 @@ def hosts_of(certificate: x509.Certificate) -> list[str]:
 def fingerprint(certificate: x509.Certificate) -> str:
     """SHA-256 in hexadecimal pairs, as ``openssl x509 -fingerprint -sha256`` prints it."""
     return certificate.fingerprint(hashes.SHA256()).hex(":").upper()
+
+
+def key_fingerprint(key: ec.EllipticCurvePublicKey) -> str:
+    """SHA-256 of a public key, in hexadecimal, however it is stored."""
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    return hashlib.sha256(key.public_bytes(serialization.Encoding.DER, form)).hexdigest()
 
 
 def certificate_pem(certificate: x509.Certificate) -> bytes:

@@ -5,6 +5,7 @@ them no code, only a folder with one small file that names two modules of the pa
 """
 
 import json
+import logging
 import socket
 import ssl
 import subprocess
@@ -15,6 +16,8 @@ from types import TracebackType
 
 from feddep.deployment.operations.config import ServerConfig, host_and_port
 from feddep.deployment.operations.processes import child, end_process, environment
+from feddep.deployment.operations.reconcile import known_keys, registry_of, remove_strangers
+from feddep.deployment.protocol.registry import write_registry
 from feddep.deployment.protocol.wait_policy import WaitPolicy
 from feddep.errors import (
     FeddepError,
@@ -31,6 +34,10 @@ TROUBLE = "trouble.txt"
 NUMBER = "flower-run.txt"
 """The file with Flower's number of a run that has not ended."""
 
+REGISTRY = "registry.json"
+"""The file in the server's state that says whose key is behind each address."""
+
+log = logging.getLogger("feddep")
 _CONNECTION = "feddep"
 _DATABASE = "flower.db"
 _START_SECONDS = 120.0
@@ -56,6 +63,7 @@ clientapp = "feddep.deployment.operations.client_app:app"
 folder = ""
 crossings = ""
 heads = ""
+registry = ""
 quorum = 1.0
 grace = 600.0
 wait = 3600.0
@@ -77,29 +85,27 @@ class Server:
 
     def __enter__(self) -> "Server":
         config = self._config
-        keys = sorted(config.silos.glob("*.pub"))
-        if not keys:
-            raise InputError(
-                f"expected the silos' public keys, NAME.pub, in {config.silos} (got none); copy "
-                "the folder from the kit"
-            )
+        known = known_keys(config.silos)
         config.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _forget_who_left(config.state, keys)
+        database = config.state / _DATABASE
+        for stranger in remove_strangers(database, known):
+            log.warning("removed a node whose key is not in %s: %s", config.silos, stranger)
         command = [
             "flower-superlink",
             *("--ssl-ca-certfile", str(config.ca)),
             *("--ssl-certfile", str(config.certificate)),
             *("--ssl-keyfile", str(config.key)),
             *("--host", config.host, "--port", str(config.port)),
-            *("--database", str(config.state / _DATABASE)),
+            *("--database", str(database)),
             "--enable-supernode-auth",
             "--disable-runtime-dependency-installation",
         ]
         self._process = child(command, environment(config.state))
         try:
             self._wait_until_it_answers()
-            for key in keys:
-                self._register(key)
+            for name in sorted(known.values()):
+                self._register(config.silos / f"{name}.pub")
+            write_registry(config.state / REGISTRY, registry_of(database, known))
         except BaseException:
             self.stop()
             raise
@@ -149,19 +155,6 @@ class Server:
             )
 
 
-def _forget_who_left(state: Path, keys: Sequence[Path]) -> None:
-    """Deletes Flower's database when a key was removed, because Flower never forgets a key itself.
-
-    Nothing that is needed to resume a run is in the database.
-    """
-    noted, now = state / "registered.json", {key.read_text().strip() for key in keys}
-    before = set(json.loads(noted.read_text())) if noted.exists() else set()
-    if before - now:
-        for file in state.glob(f"{_DATABASE}*"):
-            file.unlink()
-    write_atomically(noted, json.dumps(sorted(now)) + "\n")
-
-
 def run_on_silos(
     config: ServerConfig,
     folder: Path,
@@ -190,6 +183,7 @@ def run_on_silos(
         "largest-norm": float(largest_norm),
         "crossings": str(crossings.resolve()) if crossings else "",
         "heads": str(config.state.resolve() / "heads"),
+        "registry": str(config.state.resolve() / REGISTRY),
         **{name: float(value) for name, value in vars(wait_policy).items()},
     }
     asked = folder / "flower-run.toml"  # Flower's command-line syntax cannot escape characters

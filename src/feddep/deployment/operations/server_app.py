@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 from feddep.deployment.operations.programs import TROUBLE
 from feddep.deployment.protocol.federate import federate
 from feddep.deployment.protocol.noted_heads import ServersNotes
+from feddep.deployment.protocol.registry import read_registry
 from feddep.deployment.protocol.wait_policy import WaitPolicy
 from feddep.errors import FeddepError, InputError
 from feddep.federation.messages import State, grouped
@@ -44,6 +45,7 @@ def main(grid: Grid, context: Context) -> None:
                 largest_norm=float(config["largest-norm"]),
                 known=_crossings(str(config["crossings"])),
                 notes=ServersNotes(Path(str(config["heads"]))) if config["heads"] else None,
+                registry=read_registry(Path(str(config["registry"]))),
             )
     except FeddepError as error:
         with suppress(OSError):  # Flower's log has it, too

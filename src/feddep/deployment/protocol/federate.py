@@ -5,7 +5,7 @@ import re
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from feddep.deployment.protocol.agreement import (
 )
 from feddep.deployment.protocol.names import silo_name
 from feddep.deployment.protocol.noted_heads import ServersNotes
+from feddep.deployment.protocol.registry import RegisteredOnly, Registry, true_names
 from feddep.deployment.protocol.remote_runtime import RemoteRuntime, meet, one_line, refusal
 from feddep.deployment.protocol.wait_policy import WaitPolicy
 from feddep.errors import InputError
@@ -50,13 +51,23 @@ Promise = dict[str, Any]
 
 @dataclass(frozen=True)
 class Member:
-    """A silo that takes part, as it introduced itself."""
+    """A silo that takes part, as it introduced itself.
+
+    Attributes:
+        name: what it is called.
+        address: where it can be reached.
+        features: number of its feature columns.
+        classes: number of its classes.
+        nodes: number of its nodes.
+        key: fingerprint of the key behind the address; empty if there is no registry.
+    """
 
     name: str
     address: int
     features: int
     classes: int
     nodes: int
+    key: str = ""
 
 
 def federate(
@@ -68,6 +79,7 @@ def federate(
     largest_norm: float = LARGEST_NORM,
     known: State | None = None,
     notes: ServersNotes | None = None,
+    registry: Registry | None = None,
 ) -> Record:
     """Runs a spec over the silos that the channel reaches and stores the run; resumes a begun one.
 
@@ -83,6 +95,8 @@ def federate(
         known: the server's initial state: the edges between silos, for the methods with a third
             party that knows them.
         notes: where the heads of the silos' logs are noted; None notes none.
+        registry: whose key is behind each address. Then nobody else is met, and a silo takes part
+            only under its key's name. None takes every silo at its word.
 
     Raises:
         InputError: the method, the connected silos or their data do not fit the spec.
@@ -97,7 +111,12 @@ def federate(
         )
     wait_policy = wait_policy or WaitPolicy()
     earlier = _earlier(folder.path)
-    met = meet(channel, spec.partition.clients, wait_policy, all_of_them=not earlier)
+    if registry is not None:
+        registry = _of_this_run(registry, [member for member, _ in earlier])
+        channel = RegisteredOnly(channel, registry)
+    met: Introductions = meet(channel, spec.partition.clients, wait_policy, all_of_them=not earlier)
+    if registry is not None:
+        met = _true_names(met, registry, all_of_them=not earlier)
     if len(met) > spec.partition.clients:
         names = ", ".join(sorted(_name(own) for own in met.values()))
         raise InputError(
@@ -106,7 +125,11 @@ def federate(
         )
     _check_versions(met)
     _check_schemas(met)
-    members = _met_again([member for member, _ in earlier], met) if earlier else _first_met(met)
+    known_members = [member for member, _ in earlier]
+    members = _met_again(known_members, met) if earlier else _first_met(met)
+    if registry is not None:
+        members = _by_key(members, registry)
+    met = {own.address: met[own.address] for own in members if own.address in met}
     agreement = _agreement(run_name(folder.path, spec), spec, members)
     remote_runtime = RemoteRuntime(
         channel,
@@ -207,7 +230,7 @@ def _member(address: int, own: Mapping[str, Any]) -> Member:
             raise ValueError(f"sizes out of range: {sizes}")
     except (LookupError, TypeError, ValueError, OverflowError) as error:
         raise InputError(f"a silo's introduction is invalid ({one_line(repr(error))})") from None
-    return Member(_name(own), address, **sizes)
+    return Member(_name(own), address, sizes["features"], sizes["classes"], sizes["nodes"])
 
 
 def _first_met(met: Introductions) -> list[Member]:
@@ -227,9 +250,72 @@ def _met_again(members: Sequence[Member], met: Introductions) -> list[Member]:
             f"{', '.join(sorted(strangers))} did not take part when this run began; resume it with "
             f"{', '.join(member.name for member in members)} only"
         )
-    return [
-        _member(here[own.name], met[here[own.name]]) if own.name in here else own for own in members
-    ]
+    return [_again(own, here[own.name], met) if own.name in here else own for own in members]
+
+
+def _again(member: Member, address: int, met: Introductions) -> Member:
+    """A silo that is back. What it said of itself when the run began is what counts.
+
+    Raises:
+        InputError: it introduces itself as another than it was.
+    """
+    now = _member(address, met[address])
+    if replace(now, key=member.key) != replace(member, address=address):
+        raise InputError(
+            f"{member.name} is not what it was when this run began: it has {_sizes(now)}, and had "
+            f"{_sizes(member)}; put its earlier data back, or start a run of another name"
+        )
+    return replace(now, key=member.key)
+
+
+def _sizes(member: Member) -> str:
+    return f"{member.nodes} nodes, {member.features} features and {member.classes} classes"
+
+
+def _of_this_run(registry: Registry, members: Sequence[Member]) -> Registry:
+    """The silos that may be met: on resuming those of the run, each with the key that it had.
+
+    Raises:
+        InputError: a silo's key is another than when the run began.
+    """
+    if not members:
+        return registry
+    keys = {own.name: own.key for own in registry.values()}
+    for member in members:
+        if member.key and keys.get(member.name, member.key) != member.key:
+            raise InputError(
+                f"{member.name}.pub is not the key that {member.name} had when this run began, and "
+                "what was sent to that one is not sent to another; put the key back, or start a "
+                "new run"
+            )
+    ours = {member.name for member in members}
+    return {address: own for address, own in registry.items() if own.name in ours}
+
+
+def _true_names(met: Introductions, registry: Registry, *, all_of_them: bool) -> Introductions:
+    """Without silos that give another name than their key's.
+
+    Raises:
+        InputError: one does, and all are needed.
+    """
+    honest = true_names(met, registry)
+    liars = sorted(registry[address].name for address in met.keys() - honest.keys())
+    if liars and all_of_them:
+        raise InputError(
+            f"{', '.join(liars)}: the name in silo.toml is not that of the key at the server "
+            "(server/silos/NAME.pub); correct one of the two"
+        )
+    return honest
+
+
+def _by_key(members: Sequence[Member], registry: Registry) -> list[Member]:
+    """The members where their keys are: also those that are absent."""
+    places = {own.name: (address, own.key) for address, own in registry.items()}
+    found = []
+    for member in members:
+        address, key = places.get(member.name, (member.address, member.key))
+        found.append(replace(member, address=address, key=key))
+    return found
 
 
 def _agreement(run: str, spec: RunSpec, members: Sequence[Member]) -> Agreement:
