@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from feddep.algorithms import METHODS, find_method
 from feddep.deployment.protocol.runtimes import runner_of
@@ -110,10 +110,14 @@ def run(
     )
 
 
-def open_run(folder: str | Path) -> Result:
+def open_run(folder: str | Path, *, round: Literal["best", "last"] = "best") -> Result:
     """The result of a finished run, from its folder: equal to what :func:`run` returned.
 
     Args:
         folder: the ``out`` of :func:`run`, or the folder that ``feddep run`` printed.
+        round: which round's classifiers; ``last`` is :meth:`Result.at_last_round`.
     """
-    return open_folder(Path(folder))
+    if round not in ("best", "last"):
+        raise InputError(f"round: expected best or last (got {round!r})")
+    found = open_folder(Path(folder))
+    return found.at_last_round() if round == "last" else found

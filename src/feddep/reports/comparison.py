@@ -55,9 +55,36 @@ def run_summary(record: Record) -> list[tuple[str, str]]:
         ("  at the last round", accuracy(scores["global"]["test_last"])),
         ("test accuracy, own silo", accuracy(scores["silo"]["test"])),
         ("validation accuracy, own silo", accuracy(scores["silo"]["val"])),
-        ("best round", f"{record['best_round']} of {record['rounds']}"),
+        *_fitting(record),
+        ("best round", _chosen(record)),
         *([("training diverged", record["diverged"])] if "diverged" in record else []),
         ("sent up / down", f"{size(traffic['up_bytes'])} / {size(traffic['down_bytes'])}"),
         ("seconds", f"{record['seconds']['total']:.1f}"),
         ("privacy", record["privacy"]["verdict"]),
     ]
+
+
+def _chosen(record: Record) -> str:
+    by = record.get("selection", {}).get("metric", "accuracy").replace("_", " ")
+    told = f"{record['best_round']} of {record['rounds']}"
+    return told if by == "accuracy" else f"{told}, by {by} on validation"
+
+
+def _fitting(record: Record) -> list[tuple[str, str]]:
+    """Scores of two classes, and a word about a classifier that is worth nothing."""
+    measures = record.get("measures") or {}
+    test = measures.get("pooled", {}).get("test", {})
+    names = {"average_precision": "average precision", "roc_auc": "ROC-AUC"}
+    rows = [(f"  {text}", accuracy(test[name])) for name, text in names.items() if name in test]
+    at = measures.get("threshold") or {}
+    if "test_f1" in at:
+        shares = " / ".join(accuracy(at.get(f"test_{name}")) for name in ("precision", "recall"))
+        rows.append(
+            ("  precision / recall", f"{shares} from a probability of {at['value']:.3g} on")
+        )
+    majority = measures.get("majority")
+    if majority and not majority["beaten"]:
+        name = majority["metric"].replace("_", " ")
+        told = f"no better than calling every node the same ({name} {accuracy(majority['value'])})"
+        rows.append(("worth", told))
+    return rows

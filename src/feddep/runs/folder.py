@@ -25,9 +25,13 @@ from feddep.runs.weight_files import write_model
 from feddep.scenario.presets import may_set
 from feddep.scenario.spec import RunSpec, difference, spec_keys
 
+LAST_MODEL = "last_model.safetensors"
+"""The last round's weights, where another round is the best."""
+
 _FILES = (
     "record.json",
     "model.safetensors",
+    LAST_MODEL,
     "history.jsonl",
     "spec.toml",
     checkpoint.NAME,
@@ -145,6 +149,7 @@ class RunFolder:
         clients: Mapping[int, ClientPart] | None = None,
         events_by_client: Sequence[Events] = (),
         schema: Schema | None = None,
+        last: Sequence[Arrays] = (),
     ) -> None:
         """Stores the results; the record comes last, so that its presence means a complete run.
 
@@ -155,10 +160,13 @@ class RunFolder:
             clients: what each client has besides, so that its subgraph can be mended again.
             events_by_client: what each client's mechanisms did and what left it.
             schema: what the classifiers' feature columns and classes mean, if known.
+            last: the weights at the last round, unless that is the best.
         """
         self.write_history(history)
         if classifiers:  # otherwise they stayed with the silos
             write_model(self.path / "model.safetensors", classifiers, schema)
+        if last:
+            write_model(self.path / LAST_MODEL, last, schema)
         for client, part in (clients or {}).items():
             part.write(client_folder(self.path, client))
         if events_by_client:
@@ -206,7 +214,8 @@ class RunFolder:
 
 def _results(path: Path) -> list[Path]:
     """The files that a finished run is opened from, but for its record."""
-    own = [path / name for name in ("spec.toml", "history.jsonl", "model.safetensors", EVENTS)]
+    names = ("spec.toml", "history.jsonl", "model.safetensors", LAST_MODEL, EVENTS)
+    own = [path / name for name in names]
     return [file for file in own if file.exists()] + sorted((path / _CLIENTS).glob("*/*"))
 
 

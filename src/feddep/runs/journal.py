@@ -113,6 +113,11 @@ class Journal:
             entry["global"] = own | _mean_measures(scores)
         self._pending.clear()
 
+    @property
+    def after_the_best(self) -> Sequence[Arrays]:
+        """The last round's classifiers, unless the last round is the best."""
+        return () if self.best == self.history[-1]["round"] else self.last
+
     def restore(self, known: State | None = None) -> Progress:
         """Continues from the folder's checkpoint, or starts at the beginning if there is none.
 

@@ -13,7 +13,7 @@ from feddep.privacy.events import Events, from_plain
 from feddep.reading import json_of, plain_text
 from feddep.runs.clients import ClientPart
 from feddep.runs.files import SILO_RECORD, Record, check_sums, read_record
-from feddep.runs.folder import client_folder
+from feddep.runs.folder import LAST_MODEL, client_folder
 from feddep.runs.old_formats import events_file, read_spec
 from feddep.runs.result import Result
 from feddep.runs.weight_files import check_weights, read_arrays, schema_in, shapes_of, split_model
@@ -34,6 +34,7 @@ def open_run(path: Path) -> Result:
     method = find_method(spec.method)
     learning = learning_spec_of(spec, *_sizes(path, record), method)
     clients = 1 if method.whole_graph else spec.partition.clients
+    last = path / LAST_MODEL
     return Result(
         spec,
         record,
@@ -41,6 +42,7 @@ def open_run(path: Path) -> Result:
         _models(path / "model.safetensors", method, learning, clients),
         {} if "federation" in record else _clients(path, learning, clients),  # silos keep their own
         read_events(path),
+        _models(last, method, learning, clients) if last.exists() else (),
     )
 
 
@@ -61,6 +63,7 @@ def _of_silo(path: Path) -> Result:
         "clients": spec.partition.clients,
         "rounds": spec.training.rounds,
         "scores": {"global": {"test": None, "val": None}, "silo": found.get("scores") or {}},
+        "measures": found.get("measures"),
         "privacy": {"mechanism": spec.privacy.mechanism, "sound": own},
         "silo": {"run": found.get("run"), "client": client},
     }

@@ -27,6 +27,7 @@ from feddep.runs.files import Record
 from feddep.runs.folder import RunFolder
 from feddep.runs.generation import generation_record
 from feddep.runs.journal import Journal, Watcher
+from feddep.runs.measuring import measured, scored
 from feddep.runs.records import make_record, sizes_of
 from feddep.runs.result import Result
 from feddep.runtime.inprocess import InProcess
@@ -99,6 +100,7 @@ def run(
     models = [Classifier(learning, weights, schema) for weights in journal.classifiers]
     events_by_client = _events_of(before, journal)
     generation = _measured_generation(journal, method, models, shards, clients, states)
+    measures = _measured_on_silos(journal, method, models, shards, clients)
     seconds = {"loading": loading_seconds, "setup": journal.began - started}
     privacy = privacy_record(
         spec.privacy.mechanism,
@@ -108,11 +110,19 @@ def run(
         spec.privacy.delta_prime,
     )
     record = _record_of(spec, shards, journal, seconds, privacy, generation)
+    record["measures"] = measures
+    result = Result(
+        spec,
+        record,
+        journal.history,
+        models,
+        clients,
+        events_by_client,
+        [Classifier(learning, weights, schema) for weights in journal.after_the_best],
+    )
     if folder is not None:
-        folder.finish(
-            record, journal.history, journal.classifiers, clients, events_by_client, schema
-        )
-    return Result(spec, record, journal.history, models, clients, events_by_client)
+        result.store(folder)
+    return result
 
 
 @dataclass(frozen=True)
@@ -175,6 +185,22 @@ def _measured_generation(
     began = time.perf_counter()
     shared = models[0] if len(models) == 1 else None
     found = generation_record(method, shared, shards, clients, states)
+    journal.measuring_seconds += time.perf_counter() - began
+    return found
+
+
+def _measured_on_silos(
+    journal: Journal,
+    method: Method,
+    models: Sequence[Classifier],
+    shards: Shards,
+    clients: Mapping[int, ClientPart],
+) -> dict[str, Any] | None:
+    """What the classifiers are worth on the silos, unless only they can tell."""
+    began = time.perf_counter()
+    silos = scored(method, models, list(client_graphs(shards, method)), clients)
+    by = journal.selection
+    found = None if silos is None else measured(silos, by.metric, by.positive)
     journal.measuring_seconds += time.perf_counter() - began
     return found
 

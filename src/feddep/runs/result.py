@@ -1,7 +1,7 @@
 """The result of a run, as Python users get it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from feddep.runs.prediction import mended_for
 from feddep.scenario.build import with_fewer_columns
 from feddep.scenario.spec import RunSpec
 
+VIEWS = ("global", "silo")
+
 
 @dataclass(frozen=True, eq=False)
 class Result:
@@ -35,6 +37,7 @@ class Result:
         clients: by number, what each client has besides the classifier: how its subgraph was
             mended when the best classifier was scored, and its generator.
         events_by_client: what each client's privacy mechanisms did, and everything that left it.
+        last_models: the classifiers after the last round; none if that is the best, or not kept.
     """
 
     spec: RunSpec
@@ -43,6 +46,7 @@ class Result:
     models: Sequence[Classifier]
     clients: Mapping[int, ClientPart] = field(default_factory=dict)
     events_by_client: Sequence[Events] = ()
+    last_models: Sequence[Classifier] = ()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Result):
@@ -53,6 +57,7 @@ class Result:
             and list(map(list, self.events_by_client)) == list(map(list, other.events_by_client))
             and dict(self.clients) == dict(other.clients)
             and _same_models(self.models, other.models)
+            and _same_models(self.last_models, other.last_models)
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -122,6 +127,61 @@ class Result:
             )
         return self.models[0]
 
+    @property
+    def threshold(self) -> float | None:
+        """Of two classes: the probability from which on a node is called positive.
+
+        The one with the highest F1 on the validation nodes. None for other data, without
+        validation nodes of both classes, and where only silos could tell.
+        """
+        found = (self.record.get("measures") or {}).get("threshold")
+        return None if found is None else float(found["value"])
+
+    def classes(self, graph: Graph, client: int | None = None) -> npt.NDArray[np.int64]:
+        """The class of every node: beyond the :attr:`threshold`, or else the most probable one.
+
+        Args:
+            graph: as for :meth:`predict`.
+            client: as for :meth:`predict`.
+        """
+        return self.called(self.predict(graph, client))
+
+    def called(self, probabilities: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        """The classes that :meth:`classes` gives to nodes with these probabilities."""
+        if self.threshold is None:
+            most: npt.NDArray[np.int64] = probabilities.argmax(axis=1)
+            return most
+        positive = int(self.record["measures"]["positive"])
+        is_positive = probabilities[:, positive] >= self.threshold
+        found: npt.NDArray[np.int64] = np.where(is_positive, positive, 1 - positive)
+        return found
+
+    def at_last_round(self) -> "Result":
+        """The same run with the classifiers of its last round, and their scores.
+
+        What the clients mended their subgraphs with is that of the best round, so predictions for
+        a client are refused where the method mends.
+
+        Raises:
+            InputError: they were not kept, as in runs of earlier versions.
+        """
+        last = self.history[-1] if self.history else {}
+        if self._of_silo or self.record["best_round"] == last.get("round"):
+            return self
+        if not self.last_models:
+            raise InputError("this run kept no weights of its last round; run it again")
+        scores = {view: {part: last[view][part] for part in ("test", "val")} for view in VIEWS}
+        scores["global"]["test_last"] = scores["global"]["test"]
+        changed = {"scores": scores, "best_round": last["round"], "measures": None}
+        clients = {number: replace(own, mending=None) for number, own in self.clients.items()}
+        return replace(
+            self,
+            record={**self.record, **changed},
+            models=self.last_models,
+            clients=clients,
+            last_models=(),
+        )
+
     def predict(self, graph: Graph, client: int | None = None) -> npt.NDArray[np.float64]:
         """Class probabilities of every node of a graph, ``(n, classes)``.
 
@@ -178,12 +238,16 @@ class Result:
                 "server; copy the silo's folder instead"
             )
         folder = RunFolder.claim(Path(path), self.spec, resume=False)
-        weights = [model.weights for model in self.models]
+        self.store(folder)
+        return folder.path
+
+    def store(self, folder: RunFolder) -> None:
+        """Writes the content of a claimed run folder."""
+        best, last = ([m.weights for m in own] for own in (self.models, self.last_models))
         schema = self.models[0].schema if self.models else None
         folder.finish(
-            self.record, self.history, weights, self.clients, self.events_by_client, schema
+            self.record, self.history, best, self.clients, self.events_by_client, schema, last
         )
-        return folder.path
 
 
 def _same_models(one: Sequence[Classifier], other: Sequence[Classifier]) -> bool:

@@ -161,7 +161,7 @@ def federate(
     own = journal.classifiers
     arrays = grouped("classifier", own[0]) if own else {}
     remote_runtime.close(arrays, {"scores": record["scores"]["silo"]})
-    folder.finish(record, journal.history, journal.classifiers)
+    folder.finish(record, journal.history, journal.classifiers, last=journal.after_the_best)
     return record
 
 
