@@ -4,83 +4,28 @@ A higher score means that the pair is more likely to be an edge. A new attack is
 entry in :data:`ATTACKS`. An attack that finds little proves little: a cleverer one may find more.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch.nn.functional import cross_entropy
 
+from feddep.audit.flipped import FlippedAttack
+from feddep.audit.gradients import GradientsAttack
+from feddep.audit.knowledge import Attack, Floats, Knowledge, worlds_of
 from feddep.audit.pairs import Longs, Pairs
 from feddep.audit.planted import LISTS, NOISED, SUMS, adjacency, neighbour_sums
-from feddep.audit.transcript import Recorder
+from feddep.audit.rows import MeansAttack, RowsAttack
+from feddep.audit.served import InfluenceAttack, SimilarityAttack
 from feddep.federation.aggregation import weighted_mean
-from feddep.federation.messages import Arrays, group
-from feddep.graph.graph import Graph, Part
+from feddep.federation.messages import Arrays
+from feddep.graph.graph import Graph
 from feddep.learning.aggregates import encodings
-from feddep.learning.evaluation import predict
 from feddep.learning.silo import Silo
-from feddep.learning.spec import LearningSpec
 from feddep.learning.trainer import train
-from feddep.models.kernels import FeatureTable
 from feddep.models.weights import to_arrays
 from feddep.privacy.aggregation import unit_rows
 from feddep.seeding import Seeds
-
-Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Knowledge:
-    """What every attacker has.
-
-    Attributes:
-        transcript: the messages of the run.
-        graphs: the clients' graphs without any canary: nodes, features, labels, split, edges.
-        spec: the learning settings that the clients agreed on.
-    """
-
-    transcript: Recorder
-    graphs: Sequence[Graph]
-    spec: LearningSpec
-
-    @cached_property
-    def tables(self) -> list[FeatureTable]:
-        """The clients' features."""
-        return [FeatureTable(graph.features, torch.device("cpu")) for graph in self.graphs]
-
-    @property
-    def trains_on_edges(self) -> bool:
-        """Whether clients sent classifiers that read neighbour lists, flipped or not."""
-        return not self.spec.privacy.sums and any(True for _ in self.weights())
-
-    def weights(self) -> Iterator[tuple[int, Arrays, Arrays]]:
-        """Every training of a client: who, the classifier it received, and the one it sent."""
-        for request, reply in self.transcript.messages:
-            received = group(request.arrays, "classifier")
-            sent = group(reply.arrays, "classifier")
-            if received and sent:
-                yield reply.client, received, sent
-
-
-class Attack(Protocol):
-    """One way to tell included canaries from the others."""
-
-    @property
-    def threshold(self) -> float | None:
-        """The score above which a pair is called an edge; None if only the order counts."""
-        ...
-
-    def applies(self, known: Knowledge) -> bool:
-        """Whether the transcript holds what the attack needs."""
-        ...
-
-    def scores(self, known: Knowledge, pairs: Pairs) -> Floats:
-        """``(k,)``, a score for each pair."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -101,7 +46,7 @@ class LossAttack:
 
     def scores(self, known: Knowledge, pairs: Pairs) -> Floats:
         """See :class:`Attack`."""
-        places, worlds = _worlds(known, pairs)
+        places, worlds = worlds_of(known, pairs)
         before: dict[int, Floats] = {}
         scores = np.zeros(len(pairs))
         for client, received, sent in known.weights():
@@ -134,7 +79,7 @@ class UpdatesAttack:
 
     def scores(self, known: Knowledge, pairs: Pairs) -> Floats:
         """See :class:`Attack`."""
-        places, worlds = _worlds(known, pairs)
+        places, worlds = worlds_of(known, pairs)
         seeds = Seeds(known.spec.seed).child("audit", "repeated")
         scores = np.zeros(len(pairs))
         for number, (client, received, sent) in enumerate(known.weights()):
@@ -153,48 +98,6 @@ class UpdatesAttack:
             train(model, silo, seeds.child(repetition))
             found.append(to_arrays(model))
         return weighted_mean(found, [1.0] * len(found))
-
-
-def _worlds(known: Knowledge, pairs: Pairs) -> tuple[list[Longs], list["_Worlds"]]:
-    """For each client the places of its pairs, and its graph with and without them."""
-    places = [np.flatnonzero(pairs.client == c) for c in range(len(known.graphs))]
-    return places, [_Worlds(known, c, pairs.where(own)) for c, own in enumerate(places)]
-
-
-class _Worlds:
-    """One client's graph without any pair, and with those of each batch.
-
-    Pairs of one batch share no node, so all of them are added at once.
-    """
-
-    def __init__(self, known: Knowledge, client: int, pairs: Pairs) -> None:
-        graph = known.graphs[client]
-        self._learning, self._table, self._pairs = known.spec, known.tables[client], pairs
-        self._labels = torch.tensor(np.maximum(graph.labels, 0))
-        self._counts = graph.mask(Part.TRAIN)
-        self._without = graph
-        self._with = {
-            batch: graph.with_edges(
-                np.concatenate([graph.edge_list(), pairs.ends[pairs.batch == batch]])
-            )
-            for batch in np.unique(pairs.batch).tolist()
-        }
-
-    def gains(self, weights: Arrays) -> Floats:
-        """By how much every pair's edge lowers the loss of its ends under these weights."""
-        model = self._learning.classifier(weights)
-
-        def losses(graph: Graph) -> Floats:
-            each = cross_entropy(predict(model, graph, self._table), self._labels, reduction="none")
-            found: Floats = each.numpy().astype(np.float64) * self._counts
-            return found
-
-        without = losses(self._without)
-        gains = np.zeros(len(self._pairs))
-        for batch, graph in self._with.items():
-            own = self._pairs.batch == batch
-            gains[own] = (without - losses(graph))[self._pairs.ends[own]].sum(axis=1)
-        return gains
 
 
 @dataclass(frozen=True)
@@ -288,4 +191,10 @@ ATTACKS: dict[str, Attack] = {
     "sums": SumsAttack(),
     "lists": ListsAttack(),
     "noised sums": NoisedSumsAttack(),
+    "flipped": FlippedAttack(),
+    "gradients": GradientsAttack(),
+    "similarity": SimilarityAttack(),
+    "influence": InfluenceAttack(),
+    "rows": RowsAttack(),
+    "means": MeansAttack(),
 }

@@ -43,7 +43,7 @@ def audit(
         trials.append(run_trial(spec.with_settings({"seed": spec.seed + number}), plan))
         seconds.append(round(time.perf_counter() - started, 3))
         tell()
-    found = _about(spec, runs) | findings(trials, plan)
+    found = _about(spec, plan, runs) | findings(trials, plan)
     found |= {"seconds": seconds, "versions": versions()}
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -52,10 +52,12 @@ def audit(
     return found
 
 
-def _about(spec: RunSpec, runs: int) -> dict[str, Any]:
+def _about(spec: RunSpec, plan: Plan, runs: int) -> dict[str, Any]:
     mechanism = spec.privacy.mechanism
+    server = "" if plan.crafted is None else f", a server with {plan.crafted} weights"
+    title = f"{spec.method} on {spec.dataset}, {mechanism}{server}, {runs} run{'s' * (runs > 1)}"
     return {
-        "title": f"{spec.method} on {spec.dataset}, {mechanism}, {runs} run{'s' * (runs > 1)}",
+        "title": title,
         "method": spec.method,
         "dataset": spec.dataset,
         "clients": spec.partition.clients,

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from feddep.audit.attacks import ATTACKS, Floats
+from feddep.audit.attacks import ATTACKS
 from feddep.audit.inversion import summary
+from feddep.audit.knowledge import Floats
 from feddep.audit.pairs import Bools
 from feddep.audit.trial import Plan, Trial
 from feddep.privacy.accountant import Guarantee
@@ -62,6 +63,7 @@ def findings(trials: Sequence[Trial], plan: Plan) -> dict[str, Any]:
         "canaries": canaries,
         "guess_share": plan.share,
         "planted_leak": plan.leak,
+        "crafted_server": plan.crafted,
         "confidence": CONFIDENCE,
         "claim": {"epsilon": claim.epsilon, "delta": claim.delta, "verdict": claim.verdict},
         "provable": Guesses(made, made, canaries).lower_bound(_delta(claim), CONFIDENCE),

@@ -8,16 +8,19 @@ import torch
 
 from feddep.algorithms import find_method
 from feddep.algorithms.method import Method
-from feddep.audit.attacks import ATTACKS, Floats, Knowledge
+from feddep.audit.attacks import ATTACKS
+from feddep.audit.crafted import CraftingServer, craft_named
 from feddep.audit.inversion import Inversion, invert
+from feddep.audit.knowledge import Floats, Knowledge, Served
 from feddep.audit.pairs import Bools, Pairs, draw_canaries, draw_decoys, with_edges
 from feddep.audit.planted import LISTS, NOISED, SUMS, with_leaks
 from feddep.audit.transcript import Recorder
 from feddep.errors import InputError
-from feddep.federation.messages import State
-from feddep.federation.metering import Meter
+from feddep.federation.messages import Arrays, Request, State, group
+from feddep.federation.metering import Meter, Transport
 from feddep.federation.run_phases import Progress, run_phases
 from feddep.graph.shard import Shards
+from feddep.learning.private_training import without_edges
 from feddep.learning.silo import open_silo
 from feddep.learning.spec import LearningSpec
 from feddep.privacy.accountant import Guarantee, price, worst_of
@@ -40,17 +43,22 @@ class Plan:
         share: of the canaries to guess about, for an attacker who can only rank them; on those in
             the middle it abstains.
         leak: plant a leak: every client also releases its raw neighbour sums.
+        crafted: how the server makes up the classifiers that it sends, one of
+            :data:`~.crafted.CRAFTS`; None sends those of the method.
     """
 
     canaries: int | None = None
     share: float = 1.0
     leak: bool = False
+    crafted: str | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:  # before hours of runs, not after
             raise InputError(
                 f"the share of canaries to guess about is in (0, 1] (got {self.share})"
             )
+        if self.crafted is not None:
+            craft_named(self.crafted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,11 +92,11 @@ def run_trial(spec: RunSpec, plan: Plan) -> Trial:
     included = seeds.stream("coins").random(len(canaries)) < 0.5
     planted = with_edges(shards, canaries.where(included))
     learning = learning_spec_for(spec, planted.graph, method)
-    recorder, states, claim = _observed(planted, method, learning, spec)
-    known = Knowledge(recorder, graphs, learning)
+    recorder, states, claim = _observed(planted, method, learning, spec, plan)
+    known = Knowledge(recorder, graphs, learning, _served(planted, learning, recorder))
     pairs = Pairs.joined([canaries, decoys])
     scores = {
-        name: attack.scores(known, pairs)
+        name: np.nan_to_num(attack.scores(known, pairs))  # crafted weights may overflow
         for name, attack in ATTACKS.items()
         if attack.applies(known)
     }
@@ -103,6 +111,8 @@ def audited_method(spec: RunSpec, plan: Plan) -> Method:
             f"expected a federated method (got {name}, which trains on the whole graph and sends "
             "nothing to attack)"
         )
+    if spec.privacy.edges_capped and not plan.leak:
+        return method  # whose lists are the true ones: no control could be handed them
     if not spec.privacy.sums:
         return with_leaks(method, [LISTS, SUMS] if plan.leak else [LISTS])
     if plan.leak:
@@ -114,12 +124,12 @@ def audited_method(spec: RunSpec, plan: Plan) -> Method:
 
 
 def _observed(
-    shards: Shards, method: Method, learning: LearningSpec, spec: RunSpec
+    shards: Shards, method: Method, learning: LearningSpec, spec: RunSpec, plan: Plan
 ) -> tuple[Recorder, Sequence[State], Guarantee]:
     """Runs the method; the messages, the clients' memories at the end, and what is claimed."""
     with InProcess(shards, method, learning, workers=1, device="cpu") as runtime:
         recorder = Recorder(runtime)
-        meter = Meter(recorder)
+        meter = Meter(_server(recorder, spec, plan))
         start = Progress(state=initial_server_state(shards, method))
         run_phases(method.phases, learning, runtime.clients, meter, start, lambda *_: None)
         states = runtime.states()
@@ -132,6 +142,35 @@ def _observed(
         for client, graph in enumerate(shards)
     ]
     return recorder, states, worst_of(prices).sound
+
+
+def _server(recorder: Recorder, spec: RunSpec, plan: Plan) -> Transport:
+    if plan.crafted is None:
+        return recorder
+    seeds = Seeds(spec.seed).child("audit", "crafted")
+    return CraftingServer(recorder, craft_named(plan.crafted), seeds)
+
+
+def _served(shards: Shards, learning: LearningSpec, recorder: Recorder) -> list[Served]:
+    """The clients with the last classifier that they received; empty if there was none.
+
+    A client whose gradients alone are noised has nothing but its nodes to predict from.
+    """
+    last = [weights for request, _ in recorder.messages if (weights := _classifier(request))]
+    if not last:
+        return []
+    model = learning.classifier(last[-1])
+    found: list[Served] = []
+    for client, graph in enumerate(shards):
+        left = open_silo(client, graph, learning, torch.device("cpu")).graph
+        if learning.privacy.edges_capped:
+            left = without_edges(left)
+        found.append(Served(model, left))
+    return found
+
+
+def _classifier(request: Request) -> Arrays:
+    return group(request.arrays, "classifier")
 
 
 def _inversions(

@@ -162,6 +162,10 @@ def audit(
         bool,
         typer.Option("--plant-leak", help="Also release raw neighbour sums: it must be found."),
     ] = False,
+    crafted: Annotated[
+        str | None,
+        typer.Option(help="The server makes its classifiers up: large, cancelling or overflowing."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder; default: under runs/.")] = None,
     as_json: AsJson = False,
     settings: Settings = None,
@@ -189,7 +193,7 @@ def audit(
     spec = spec_of(given_settings(**context.params))
     folder = out or folder_for("audit", spec)
     check_writable(folder)
-    plan = Plan(canaries=canaries, share=share, leak=plant_leak)
+    plan = Plan(canaries=canaries, share=share, leak=plant_leak, crafted=crafted)
     with counted(runs) as tell:
         found = carry_out_audit(spec, plan, runs=runs, folder=folder, tell=tell)
     if as_json:
