@@ -33,7 +33,13 @@ def test_table_and_sentences(feddep: Feddep, flag: str):
 
 @pytest.mark.parametrize(
     "words",
-    [["--share", 0], ["--share", 1.5], ["--canaries", 0], ["--runs", 0]],
+    [
+        ["--share", 0],
+        ["--share", 1.5],
+        ["--canaries", 0],
+        ["--runs", 0],
+        ["--crafted", "nice"],
+    ],
 )
 def test_bad_input_leaves_nothing_behind(feddep: Feddep, words: list[object]):
     done: Outcome = feddep(*AUDIT, *SMALL, *words, "--out", "out")

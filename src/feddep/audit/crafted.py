@@ -47,7 +47,7 @@ def overflowing(weights: Arrays, rng: np.random.Generator) -> dict[str, np.ndarr
         if name.endswith((".bias", ".own")):
             made[name] = np.zeros_like(made[name])
     if last:
-        made[last] = np.float32(1e37) * made[last]
+        made[last] = np.float32(1e36) * made[last]
     return made
 
 

@@ -59,7 +59,8 @@ class InfluenceAttack:
 
     def applies(self, known: Knowledge) -> bool:
         """See :class:`~.knowledge.Attack`."""
-        return bool(known.served)
+        privacy = known.spec.privacy  # where nothing is predicted over edges, nothing passes along
+        return bool(known.served) and not (privacy.sums or privacy.edges_capped)
 
     def scores(self, known: Knowledge, pairs: Pairs) -> Floats:
         """See :class:`~.knowledge.Attack`."""
@@ -67,9 +68,8 @@ class InfluenceAttack:
         for client, served in enumerate(known.served):
             own = np.flatnonzero(pairs.client == client)
             ends = pairs.ends[own]
-            scores[own] = _influences(served, ends)
-            if not known.spec.privacy.sums:
-                scores[own] -= _influences(Served(served.model, known.graphs[client]), ends)
+            alone = Served(served.model, known.graphs[client])
+            scores[own] = _influences(served, ends) - _influences(alone, ends)
         return scores
 
 
