@@ -8,13 +8,14 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
 from typing import Any, Self
 
 from feddep.errors import InputError
 from feddep.federation.messages import Arrays
+from feddep.folder_lock import FolderLock, delete_drafts, is_draft
 from feddep.graph.schema import Schema
 from feddep.privacy.events import Events, to_plain
 from feddep.runs import checkpoint
@@ -43,6 +44,9 @@ _FILES = (
 )
 
 _CLIENTS = "clients"
+
+REQUESTS = "requests"
+"""What a server asked silos for, while the run is unfinished."""
 
 
 def default_folder(spec: RunSpec) -> Path:
@@ -82,10 +86,12 @@ class RunFolder:
     Attributes:
         path: the folder.
         is_new: :meth:`claim` made it.
+        lock: keeps other processes out, until the run is finished or left.
     """
 
     path: Path
     is_new: bool = False
+    lock: FolderLock | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def claim(cls, path: Path, spec: RunSpec, *, resume: bool) -> "RunFolder":
@@ -94,34 +100,49 @@ class RunFolder:
         Without ``resume`` a finished run of the same spec is replaced and an unfinished one is
         refused, as is a folder that holds something else or cannot be written.
         """
+        folder = cls(path)
         try:
-            folder = cls(path, is_new=not path.exists())
-            folder._refuse_to_mix(spec)
-            if not resume and checkpoint.has_checkpoint(path):
-                raise InputError(
-                    f"{path} holds an unfinished run; add --resume to continue it, or delete it"
-                )
+            is_new = not path.exists()
             path.mkdir(parents=True, exist_ok=True)
-            if resume:
-                folder._keep_spec(spec)
-            else:
-                folder.restart(spec)
+            folder = cls(path, is_new, FolderLock(path))
+            folder._begin(spec, resume=resume)
         except OSError as error:
+            folder.leave()
             raise InputError(
                 f"cannot write to {path}: {error.strerror}; choose another --out"
             ) from None
+        except BaseException:
+            folder.leave()
+            raise
         return folder
+
+    def leave(self) -> None:
+        """Lets other processes into the folder."""
+        if self.lock is not None:
+            self.lock.release()
+
+    def _begin(self, spec: RunSpec, *, resume: bool) -> None:
+        self._refuse_to_mix(spec)
+        delete_drafts(self.path, _FILES)
+        if not resume and checkpoint.has_checkpoint(self.path):
+            raise InputError(
+                f"{self.path} holds an unfinished run; add --resume to continue it, or delete it"
+            )
+        if resume:
+            self._keep_spec(spec)
+        else:
+            self.restart(spec)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         """After an error, removes the folder unless there is something to resume."""
-        if kind is None or self._content() != ["spec.toml"]:
-            return
-        (self.path / "spec.toml").unlink()
-        if self.is_new:
-            self.path.rmdir()
+        if kind is not None and self._content() == ["spec.toml"]:
+            (self.path / "spec.toml").unlink()
+            if self.is_new:
+                self.path.rmdir()
+        self.leave()
 
     def finished(self) -> Record | None:
         """The record, if the run is complete."""
@@ -175,6 +196,7 @@ class RunFolder:
         write_sums(self.path, _results(self.path))
         write_atomically(self.path / "record.json", json.dumps(record, indent=2) + "\n")
         checkpoint.delete(self.path)
+        self.leave()
 
     def _keep_spec(self, spec: RunSpec) -> None:
         """Stores the spec to resume with; that of a finished run stays as it was written."""
@@ -207,9 +229,11 @@ class RunFolder:
             (self.path / name).unlink(missing_ok=True)
         if (self.path / _CLIENTS).is_dir():
             rmtree(self.path / _CLIENTS)
+        rmtree(self.path / REQUESTS, ignore_errors=True)
 
     def _content(self) -> list[str]:
-        return [file.name for file in self.path.iterdir()] if self.path.is_dir() else []
+        found = self.path.iterdir() if self.path.is_dir() else []
+        return [file.name for file in found if not is_draft(file, _FILES)]
 
 
 def _results(path: Path) -> list[Path]:

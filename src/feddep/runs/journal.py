@@ -1,5 +1,6 @@
 """Following a run: history, best round, times, checkpoints."""
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -20,6 +21,8 @@ from feddep.runs.records import entry_of
 from feddep.runtime.runtime import Runtime
 
 CHECKPOINT_SECONDS = 10.0
+
+log = logging.getLogger(__name__)
 
 
 class Watcher(Protocol):
@@ -92,7 +95,7 @@ class Journal:
         stopping = self.stop_requested()
         pause = CHECKPOINT_SECONDS if self.checkpoint_seconds is None else self.checkpoint_seconds
         if stopping or time.perf_counter() - self._saved >= pause:
-            self._checkpoint(progress)
+            self._checkpoint(progress, needed=stopping or pause == 0)
         if stopping:
             raise InterruptedRunError(
                 "stopped; the same command continues from here (feddep run: with --resume)"
@@ -181,7 +184,8 @@ class Journal:
             return True
         return self.selection.is_better(entry["silo"], entry_of(self.history, self.best)["silo"])
 
-    def _checkpoint(self, progress: Progress) -> None:
+    def _checkpoint(self, progress: Progress, *, needed: bool) -> None:
+        """Writes a checkpoint; one that is not needed may fail."""
         if self.folder is None:
             return
         self._wait()
@@ -210,9 +214,14 @@ class Journal:
             "traffic": self.meter.counts(),
             "sent": self.meter.sent,
         }
-        self.folder.save_checkpoint(header, arrays)
-        self.folder.write_history(self.history)
         self._saved = time.perf_counter()
+        try:
+            self.folder.save_checkpoint(header, arrays)
+            self.folder.write_history(self.history)
+        except OSError as error:  # the run goes on, and the last checkpoint is still there
+            if needed:
+                raise
+            log.warning("no checkpoint could be written: %s", error)
 
 
 def _mean(part: str, scores: Sequence[Scores]) -> float | None:

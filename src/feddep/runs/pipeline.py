@@ -30,6 +30,7 @@ from feddep.runs.journal import Journal, Watcher
 from feddep.runs.measuring import measured, scored
 from feddep.runs.records import make_record, sizes_of
 from feddep.runs.result import Result
+from feddep.runs.storing import store
 from feddep.runtime.inprocess import InProcess
 from feddep.runtime.runtime import Runtime
 from feddep.scenario.build import (
@@ -121,7 +122,7 @@ def run(
         [Classifier(learning, weights, schema) for weights in journal.after_the_best],
     )
     if folder is not None:
-        result.store(folder)
+        store(folder, result.store)
     return result
 
 

@@ -4,6 +4,7 @@ Results do not depend on the number of workers: a client's random streams are na
 computes on one thread, and sums over clients are taken in the clients' order.
 """
 
+import logging
 import os
 import shutil
 import socket
@@ -23,6 +24,7 @@ from threadpoolctl import threadpool_limits
 from feddep.algorithms.method import Method
 from feddep.errors import RuntimeFailureError
 from feddep.federation.messages import Arrays, Reply, Request, State, group, grouped, pack
+from feddep.folder_lock import FolderLock
 from feddep.graph.graph import Part
 from feddep.graph.shard import Shards
 from feddep.learning.evaluation import Scores
@@ -31,6 +33,10 @@ from feddep.runtime.client_pool import ClientPool, choose_device, warm_up
 from feddep.runtime.sharing import share_graph, shared_folder
 from feddep.runtime.worker import pack_requests, unpack_answer, unpack_replies
 from feddep.scenario.build import client_graphs
+
+_LOOK_SECONDS = 5.0
+
+log = logging.getLogger(__name__)
 
 
 class InProcess:
@@ -192,6 +198,7 @@ class InProcess:
     def _shared(self) -> Path:
         if self._folder is None:
             self._folder = shared_folder(2 * self._shards.graph.nbytes)
+            self._cleanup.callback(FolderLock(self._folder).release)
             self._cleanup.callback(shutil.rmtree, self._folder, ignore_errors=True)
         return self._folder
 
@@ -234,6 +241,7 @@ class _Worker:
                 env=os.environ | alone | {"PYTHONPATH": import_path()},
             )
         self._connection: Connection[Any, Any] = Connection(ours.detach())
+        self._told = False
         self.send(pack({**start, "clients": clients}, {}))
 
     def send(self, data: bytes) -> None:
@@ -244,9 +252,23 @@ class _Worker:
 
     def receive(self) -> bytes:
         try:
+            while not self._connection.poll(_LOOK_SECONDS):
+                self._look()
             return self._connection.recv_bytes()
         except (EOFError, OSError):
             raise self._died() from None
+
+    def _look(self) -> None:
+        """Says so if somebody stopped the worker: waiting would look like work."""
+        stopped = is_stopped(self._process.pid)
+        if stopped and not self._told:
+            log.warning(
+                "the worker of clients %s is stopped; the run waits for it. Continue it with "
+                "kill -CONT %d",
+                ", ".join(map(str, self.clients)),
+                self._process.pid,
+            )
+        self._told = stopped
 
     def stop(self) -> None:
         self._connection.close()
@@ -259,6 +281,15 @@ class _Worker:
             f"the worker of clients {', '.join(map(str, self.clients))} ended (exit code {code}); "
             "see its message above. A common cause is too little memory: try fewer --workers"
         )
+
+
+def is_stopped(process: int) -> bool:
+    """Whether a process is stopped, by a signal or a debugger; unknown where there is no /proc."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2]
+    except OSError:
+        return False
+    return state.split()[0] in ("T", "t")
 
 
 def import_path() -> str:

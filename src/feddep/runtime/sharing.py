@@ -8,17 +8,24 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
+from feddep.folder_lock import delete_abandoned
 from feddep.graph.graph import Array, Features, Graph
 from feddep.graph.outside import OutsideLinks
 
 _MEMORY = Path("/dev/shm")
+_PREFIX = "feddep-shared-"
 _OUTSIDE = ("nodes", "silos", "ids")
 
 
 def shared_folder(nbytes: int) -> Path:
-    """A new temporary folder with room for ``nbytes``, in memory if the system has room there."""
+    """A new temporary folder with room for ``nbytes``, in memory if the system has room there.
+
+    Those of processes that were killed are deleted; whoever uses one holds it locked.
+    """
     roomy = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 2 * nbytes
-    return Path(tempfile.mkdtemp(prefix="feddep-", dir=_MEMORY if roomy else None))
+    place = _MEMORY if roomy else Path(tempfile.gettempdir())
+    delete_abandoned(place, f"{_PREFIX}*")
+    return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
 
 
 def share_graph(graph: Graph, folder: Path) -> None:

@@ -24,10 +24,11 @@ from feddep.deployment.protocol.wait_policy import WaitPolicy
 from feddep.errors import InputError
 from feddep.federation.messages import State, grouped
 from feddep.runs.files import Record, write_atomically
-from feddep.runs.folder import RunFolder
+from feddep.runs.folder import REQUESTS, RunFolder
 from feddep.runs.journal import Journal
 from feddep.runs.pipeline import run_method
 from feddep.runs.records import make_record, versions
+from feddep.runs.storing import store
 from feddep.runtime.envelope import Channel, Envelope
 from feddep.scenario.spec import RunSpec
 
@@ -135,7 +136,7 @@ def federate(
         channel,
         agreement,
         [member.address for member in members],
-        folder.path / "requests",
+        folder.path / REQUESTS,
         wait_policy,
         nodes=[member.nodes for member in members],
         largest_norm=largest_norm,
@@ -161,7 +162,10 @@ def federate(
     own = journal.classifiers
     arrays = grouped("classifier", own[0]) if own else {}
     remote_runtime.close(arrays, {"scores": record["scores"]["silo"]})
-    folder.finish(record, journal.history, journal.classifiers, last=journal.after_the_best)
+    last = journal.after_the_best
+    found = (record, journal.history, journal.classifiers)
+    store(folder, lambda place: place.finish(*found, last=last))
+    remote_runtime.forget()
     return record
 
 

@@ -186,6 +186,10 @@ class RemoteRuntime:
                     "client %d does not accept the result: %s", client, refusal(answers[client])
                 )
 
+    def forget(self) -> None:
+        """Deletes what was asked, features of silos among it: the run is over and stored."""
+        self._log.delete()
+
     def _next_place(self, request: Request) -> str:
         spot = (request.phase, request.round)
         self._step = self._step + 1 if spot == self._spot else 0

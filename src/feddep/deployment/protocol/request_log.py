@@ -1,6 +1,7 @@
 """A run on the server's disk: what was asked, for silos that missed it, and what was left out."""
 
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -48,6 +49,10 @@ class RequestLog:
             if (after is None or place > after) and place < before:
                 yield place, previous, self._read(place, client)
                 previous = place
+
+    def delete(self) -> None:
+        """Deletes everything."""
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _read(self, place: str, client: int) -> Request:
         header, arrays = unpack((self._folder / f"{place}.bin").read_bytes())
