@@ -13,6 +13,8 @@ from feddep.reading import is_plain, json_of, plain_text
 SILO_RECORD = "silo.json"
 """What a silo has in place of a record, in the folder of its results of a run."""
 
+_SEAL = b"feddep-sealed-2\n"
+
 SUMS = "SHA256SUMS"
 """Of the files of a finished run."""
 
@@ -90,6 +92,25 @@ def folder_to_disk(folder: Path) -> None:
 def _named(error: OSError, path: Path) -> OSError:
     """The error with the file that it is about, which the system does not say of a write."""
     return OSError(error.errno, error.strerror or str(error), str(path))
+
+
+def sealed(data: bytes) -> bytes:
+    """Content with its own SHA-256 before it."""
+    return _SEAL + hashlib.sha256(data).digest() + data
+
+
+def unsealed(data: bytes) -> bytes:
+    """The inverse of :func:`sealed`; content of earlier versions, without a seal, stays as it is.
+
+    Raises:
+        DataError: the content is not what was sealed.
+    """
+    if not data.startswith(_SEAL):
+        return data
+    start = len(_SEAL) + 32
+    if hashlib.sha256(data[start:]).digest() != data[len(_SEAL) : start]:
+        raise DataError("its content does not have the SHA-256 that it was written with")
+    return data[start:]
 
 
 def write_sums(folder: Path, files: Sequence[Path]) -> None:

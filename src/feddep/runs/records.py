@@ -2,6 +2,7 @@
 
 import platform
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -138,11 +139,17 @@ def versions() -> dict[str, str]:
     """What a result may depend on besides the spec."""
     found = {"python": platform.python_version()}
     for package in ("feddep", "torch", "numpy", "scipy", "numba", "igraph"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:  # pragma: no cover - run from a source tree
-            found[package] = "unknown"
+        found[package] = _version_of(package)
     return {**found, "processor": _processor()}
+
+
+@lru_cache
+def _version_of(package: str) -> str:
+    """Cached: a silo says its version in many messages, and looking it up reads files."""
+    try:
+        return version(package)
+    except PackageNotFoundError:  # pragma: no cover - run from a source tree
+        return "unknown"
 
 
 def _own_version(method: str) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """A result stays in memory until it is on the disk: a full one costs no hours of training."""
 
+import errno
 import logging
 import shutil
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 
 from feddep.errors import InputError
 from feddep.runs.folder import RunFolder
+
+_OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +36,8 @@ def store(folder: RunFolder, write: Write, ask: Callable[[str], bool] | None = N
             write(folder)
             return
         except OSError as error:
+            if error.errno not in _OF_THE_DISK:
+                raise
             trouble = _told(error, folder.path)
         if not (ask or at_the_terminal)(trouble):
             raise InputError(f"{trouble}; {_put_elsewhere(folder.path, write)}")

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from feddep.errors import DataError
 from feddep.federation.messages import Reply, State, group, grouped, pack, unpack
-from feddep.runs.files import folder_to_disk
+from feddep.runs.files import folder_to_disk, sealed, unsealed
 from feddep.runs.old_formats import memory_of_today
 
 KEPT_ANSWERS = 8
@@ -55,9 +56,21 @@ class Files:
         self._folder = folder
 
     def load(self, name: str) -> bytes | None:
-        """The file's content."""
+        """The file's content.
+
+        Raises:
+            DataError: it is not what was saved.
+        """
         file = self._folder / name
-        return file.read_bytes() if file.exists() else None
+        if not file.exists():
+            return None
+        try:
+            return unsealed(file.read_bytes())
+        except DataError as error:
+            raise DataError(
+                f"{file} is damaged ({error}); delete its folder, and the silo replays what it "
+                "has lost without sending answers again"
+            ) from None
 
     def save(self, name: str, data: bytes) -> None:
         """Writes a draft next to the file, then moves it into place."""
@@ -65,7 +78,7 @@ class Files:
         draft = self._folder / f".{name}.{os.getpid()}"
         private = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(private, "wb") as file:
-            file.write(data)
+            file.write(sealed(data))
             file.flush()
             os.fsync(file.fileno())
         draft.replace(self._folder / name)

@@ -322,6 +322,7 @@ class RemoteRuntime:
         """The clients' answers that come in time; unanswered envelopes are sent again."""
         until = time.monotonic() + seconds
         found: dict[int, Envelope] = {}
+        failed: dict[int, Envelope] = {}
         while len(found) < len(envelopes) and (left := until - time.monotonic()) > 0:
             missing = [client for client in envelopes if client not in found]
             sent = {self._silos[client]: envelopes[client] for client in missing}
@@ -329,10 +330,11 @@ class RemoteRuntime:
             for client in missing:
                 answer = answers.get(self._silos[client])
                 if isinstance(answer, Envelope):
-                    found[client] = answer
+                    passing = "refused" in answer.header and refusal(answer).startswith(FAILED)
+                    (failed if passing else found)[client] = answer
             if len(found) < len(envelopes):
                 time.sleep(min(1.0, left))
-        return found
+        return failed | found
 
     def _too_few(
         self, step: _Exchange, absent: Sequence[int], seconds: float

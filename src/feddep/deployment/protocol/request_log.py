@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from feddep.federation.messages import Request, group, unpack
-from feddep.runs.files import write_atomically
+from feddep.runs.files import sealed, unsealed, write_atomically
 from feddep.runtime.worker import pack_requests
 
 
@@ -33,7 +33,7 @@ class RequestLog:
         for later in self._places():
             if later > place:
                 (self._folder / f"{later}.bin").unlink()
-        write_atomically(self._folder / f"{place}.bin", pack_requests(requests))
+        write_atomically(self._folder / f"{place}.bin", sealed(pack_requests(requests)))
 
     def before(self, place: str) -> str | None:
         """The place of the exchange before this one, or None."""
@@ -55,7 +55,7 @@ class RequestLog:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _read(self, place: str, client: int) -> Request:
-        header, arrays = unpack((self._folder / f"{place}.bin").read_bytes())
+        header, arrays = unpack(unsealed((self._folder / f"{place}.bin").read_bytes()))
         for who, phase, step, round_, number in header["requests"]:
             if who == client:
                 return Request(client, phase, step, round_, group(arrays, str(number)))
