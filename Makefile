@@ -6,6 +6,7 @@ FEDERATION := tests/end_to_end/federation
 # A file stays with one worker, as its tests share what is slow to make.
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
+.PHONY: test-faults
 .PHONY: help setup demo check test test-portable test-federation docs reproduce bench clean
 
 help:
@@ -13,6 +14,7 @@ help:
 	@echo "make test    lint, types, import contracts, tests"
 	@echo "make test-portable   the numeric tests as on other processors"
 	@echo "make test-federation   server and silos as real processes, and what happens when they die"
+	@echo "make test-faults   10,000 seeds of lost messages, killed parties, full and damaged disks"
 	@echo "make docs    rebuild tables and figures of README, docs and study from stored records"
 	@echo "make reproduce   run whatever the study of the paper still lacks; can be stopped and resumed"
 	@echo "make bench   speed and memory, as ratios measured in one run"
@@ -40,6 +42,11 @@ test: check
 # The numeric tests as on processors with other instructions; part of `make test`, too.
 test-portable: setup
 	$(BIN)/pytest tests/end_to_end/test_other_processors.py -n 2
+
+# Faults of network, disks and parties by seed; a seed that fails names the command that repeats it.
+test-faults: setup
+	$(BIN)/python tests/deployment/fault_simulation.py fedavg 0 5000
+	$(BIN)/python tests/deployment/fault_simulation.py feddep 0 5000
 
 # Much of it is waiting, for processes to start and for heartbeats to stop.
 test-federation: setup .venv/.simulation

@@ -21,13 +21,14 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import feddep
 from feddep.deployment.protocol import federate as federate_module
-from feddep.deployment.protocol import remote_runtime
+from feddep.deployment.protocol import remote_runtime, silo_service
 from feddep.deployment.protocol.budget import account_of
 from feddep.deployment.protocol.consent import Consent
 from feddep.deployment.protocol.disclosure_log import DisclosureLog, verify
@@ -41,6 +42,7 @@ from feddep.federation.client import Client
 from feddep.federation.messages import Reply, Request, State, pack
 from feddep.graph.shard import Shards
 from feddep.runs.folder import RunFolder
+from feddep.runs.records import versions
 from feddep.runtime.envelope import Envelope, Undelivered
 from feddep.scenario.spec import RunSpec
 
@@ -87,6 +89,7 @@ class Federation:
     expected: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.graphs = list(self.shards)
         settings = {**TINY, "method": self.method}
         self.spec = RunSpec().with_settings(settings)
         self.expected = Faulty(self, None).outcome()
@@ -101,6 +104,8 @@ class Federation:
 
 
 _HANDLE = Client.handle
+_FROM_TOML = RunSpec.from_toml
+_VERSIONS = versions()
 
 
 class Faulty:
@@ -214,7 +219,9 @@ class Faulty:
         before, self.party = self.party, f"silo {address}"
         home = self.home / f"silo-{address}"
         home.mkdir(exist_ok=True)
-        service = self.silos.setdefault(address, self._silo(address, home))
+        if address not in self.silos:
+            self.silos[address] = self._silo(address, home)
+        service = self.silos[address]
         try:
             answer = service.answer(envelope, lambda run: Files(home / "state" / run))
         except Killed:
@@ -228,7 +235,7 @@ class Faulty:
         return answer
 
     def _silo(self, address: int, home: Path) -> SiloService:
-        graph = self.shared.shards[address]
+        graph = self.shared.graphs[address]
         consent = Consent(
             methods={self.shared.method}, messages=GROUPS, rounds=3, smallest_cluster=1,
             highest_epsilon="unbounded", budget_epsilon=4.0,
@@ -325,11 +332,24 @@ class Faulty:
             mock.patch.object(os, "fsync", self.flush),
             mock.patch.object(federate_module.secrets, "token_hex", lambda _: "0" * 12),
             mock.patch.object(Client, "handle", lambda own, *asked: shared.handle(own, *asked)),
+            # What is the same every time, and takes most of it.
+            mock.patch.object(RunSpec, "from_toml", _spec_of),
+            mock.patch.object(silo_service, "versions", lambda: _VERSIONS),
+            mock.patch.object(federate_module, "versions", lambda: _VERSIONS),
         ):
             yield
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds
+
+
+def _spec_of(text: str, missing: Mapping[str, Any] | None = None) -> RunSpec:
+    return _parsed(text, tuple((missing or {}).items()))
+
+
+@lru_cache
+def _parsed(text: str, missing: tuple[tuple[str, Any], ...]) -> RunSpec:
+    return _FROM_TOML(text, dict(missing))
 
 
 def _name(descriptor: int) -> str:

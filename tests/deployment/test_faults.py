@@ -5,7 +5,7 @@ import logging
 import pytest
 from fault_simulation import BrokenPromiseError, Faulty, Federation
 
-SEEDS = {"fedavg": 40, "feddep": 10}
+SEEDS = {"fedavg": 150, "feddep": 50}
 
 
 @pytest.fixture(scope="module", params=SEEDS)
