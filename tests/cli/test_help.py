@@ -16,7 +16,7 @@ from feddep.scenario.spec import RunSpec
 
 PANELS = {
     "Train": {"run", "compare", "methods"},
-    "Use": {"value"},
+    "Use": {"predict", "value"},
     "Data": {"check", "data", "import", "partition", "schema"},
     "Privacy": {"privacy", "statement", "audit"},
     "Sweeps and reports": {"sweep", "tune", "costs", "report"},

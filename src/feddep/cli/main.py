@@ -18,12 +18,21 @@ from typing import Annotated, NoReturn
 import typer
 from rich.logging import RichHandler
 
-from feddep.cli import data, deployment, privacy, run, sweeps, tables, value
+from feddep.cli import data, deployment, predict, privacy, run, sweeps, tables, value
 from feddep.cli.console import err_console, note, say
 from feddep.errors import FeddepError, InputError, InterruptedRunError
 
 app = typer.Typer(no_args_is_help=True, context_settings={"help_option_names": ["--help", "-h"]})
-for part in (run, value, data, tables, privacy, sweeps, deployment):  # the order of the panels
+for part in (
+    run,
+    predict,
+    value,
+    data,
+    tables,
+    privacy,
+    sweeps,
+    deployment,
+):  # the order of the panels
     part.add_to(app)
 
 # The base of what Typer raises about a wrong command line. Newer versions carry their own copy of

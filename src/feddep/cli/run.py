@@ -92,6 +92,7 @@ def run(
     result.
     """
     from feddep.reports.comparison import run_summary
+    from feddep.reports.model_card import write_card
     from feddep.runs.folder import default_folder
 
     given = given_settings(**context.params)
@@ -99,6 +100,7 @@ def run(
     record = carry_out(
         given, folder, resume=resume, workers=workers, device=device, runtime=runtime
     )
+    write_card(folder)
     if as_json:
         print_json(record)
         return

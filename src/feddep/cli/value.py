@@ -36,6 +36,7 @@ def value(
     Runs that are missing are trained with the same settings. With --data a silo finds out for
     itself what a federation bought it; nothing is sent.
     """
+    from feddep.reports.model_card import write_card
     from feddep.reports.value_page import answers, ways_table, write_value
     from feddep.runs.files import write_atomically
 
@@ -45,6 +46,8 @@ def value(
     folder.mkdir(parents=True, exist_ok=True)
     page, _ = write_value(found, folder)
     write_atomically(folder / "value.json", json.dumps(found.to_plain(), indent=1) + "\n")
+    if folder == run:
+        write_card(run)
     if as_json:
         print_json(found.to_plain())
         return

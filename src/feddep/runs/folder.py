@@ -40,10 +40,16 @@ _FILES = (
     SUMS,
     EVENTS,
     "report.html",
+    "model_card.md",
+    "model_card.json",
+    "value.html",
+    "value.md",
+    "value.json",
     *OLD_FILES,
 )
 
 _CLIENTS = "clients"
+_VALUE = "value"  # what a run was compared with
 
 REQUESTS = "requests"
 """What a server asked silos for, while the run is unfinished."""
@@ -227,8 +233,9 @@ class RunFolder:
         """Deletes the files of a finished run."""
         for name in _FILES:
             (self.path / name).unlink(missing_ok=True)
-        if (self.path / _CLIENTS).is_dir():
-            rmtree(self.path / _CLIENTS)
+        for name in (_CLIENTS, _VALUE):
+            if (self.path / name).is_dir():
+                rmtree(self.path / name)
         rmtree(self.path / REQUESTS, ignore_errors=True)
 
     def _content(self) -> list[str]:

@@ -43,6 +43,7 @@ def open_run(path: Path) -> Result:
         {} if "federation" in record else _clients(path, learning, clients),  # silos keep their own
         read_events(path),
         _models(last, method, learning, clients) if last.exists() else (),
+        path,
     )
 
 
@@ -68,7 +69,7 @@ def _of_silo(path: Path) -> Result:
         "silo": {"run": found.get("run"), "client": client},
     }
     models = _models(path / "model.safetensors", method, learning, 1)
-    return Result(spec, record, [], models, {client: ClientPart.read(path, learning)})
+    return Result(spec, record, [], models, {client: ClientPart.read(path, learning)}, folder=path)
 
 
 def read_history(path: Path) -> list[dict[str, Any]]:

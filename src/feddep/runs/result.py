@@ -11,14 +11,17 @@ import numpy.typing as npt
 from feddep.algorithms import find_method
 from feddep.errors import InputError
 from feddep.graph.arranging import arranged
+from feddep.graph.fingerprint import fingerprint
 from feddep.graph.graph import Graph
 from feddep.learning.classifier import Classifier, check_graph, softmax
 from feddep.models.weights import Weights
 from feddep.privacy.events import Events
 from feddep.runs.clients import ClientPart, same_arrays
+from feddep.runs.data_to_predict import numbered, read_data, silo_names
 from feddep.runs.files import Record
 from feddep.runs.folder import RunFolder
 from feddep.runs.prediction import mended_for
+from feddep.runs.predictions import Predictions, class_names
 from feddep.scenario.build import with_fewer_columns
 from feddep.scenario.spec import RunSpec
 
@@ -38,6 +41,7 @@ class Result:
             mended when the best classifier was scored, and its generator.
         events_by_client: what each client's privacy mechanisms did, and everything that left it.
         last_models: the classifiers after the last round; none if that is the best, or not kept.
+        folder: where it is stored, if it was opened.
     """
 
     spec: RunSpec
@@ -47,6 +51,7 @@ class Result:
     clients: Mapping[int, ClientPart] = field(default_factory=dict)
     events_by_client: Sequence[Events] = ()
     last_models: Sequence[Classifier] = ()
+    folder: Path | None = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Result):
@@ -218,6 +223,51 @@ class Result:
         method = find_method(self.spec.method)
         mended = mended_for(model, graph, method, client, self.clients[client])
         return model.as_in(asked, softmax(model.scores(mended)[: graph.nodes]))
+
+    def predict_table(self, data: str | Path | Graph, silo: str | int | None = None) -> Predictions:
+        """Predictions for each row of a silo's table, with ids and names of classes.
+
+        Args:
+            data: a graph; a graph folder; or a folder of tables, which are encoded as in the run
+                (the run must have been opened from its folder, which keeps the encoders). Nodes
+                and edges may be new.
+            silo: whose data they are, by name or number. Left out, it is found by the data of the
+                run or by the folder's name; where neither tells, predictions are those without
+                missing neighbours.
+
+        Raises:
+            InputError: the data do not fit, or it must be said whose they are.
+        """
+        names = silo_names(self.spec, int(self.record["clients"]))
+        number = None if silo is None else numbered(silo, names)
+        if number is None and self._of_silo:
+            number = int(self.record["silo"]["client"])
+        if number is None and not isinstance(data, Graph):
+            name = Path(data).resolve().name
+            number = names.index(name) if name in names and not name.isdigit() else None
+        graph = data if isinstance(data, Graph) else read_data(Path(data), self.folder, number)
+        check_graph(graph)
+        if number is None:
+            number = self._owner_of(graph)
+        if number is None and len(self.models) > 1:
+            raise InputError(
+                f"{self.spec.method} trains a classifier for each silo; say whose data these are: "
+                f"{', '.join(names)}"
+            )
+        model = self.models[number or 0] if len(self.models) > 1 else self.model
+        trained = () if model.schema is None else model.schema.classes
+        return Predictions(
+            graph.node_ids,
+            class_names(graph, model.spec.classes, trained),
+            self.predict(graph, number if number in self.clients else None),
+            number,
+        )
+
+    def _owner_of(self, graph: Graph) -> int | None:
+        """The client that had this very graph in the run."""
+        mark = fingerprint(graph)
+        found = [client for client, part in self.clients.items() if part.graph == mark]
+        return found[0] if found else None
 
     def _with_columns(self, graph: Graph, model: Classifier) -> Graph:
         """The graph with the columns of the run, where that took a share of them."""
