@@ -18,6 +18,8 @@ TINY = ["--set", "synthetic.nodes=150", "--set", "model.hidden=8", "--workers", 
 RUN = ["run", *TINY, "--rounds", "2", "--method", "fedavg"]
 TUNE = ["--method", "local", "--dataset", "synthetic"]
 FILES = {
+    "model_card.json",
+    "model_card.md",
     "record.json",
     "history.jsonl",
     "spec.toml",
