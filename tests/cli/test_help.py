@@ -20,7 +20,7 @@ PANELS = {
     "Data": {"check", "data", "import", "partition", "schema"},
     "Privacy": {"privacy", "statement", "audit"},
     "Sweeps and reports": {"sweep", "tune", "costs", "report"},
-    "Several machines": {"server", "silo", "federate", "doctor", "deploy", "disclosures"},
+    "Several machines": {"server", "silo", "node", "federate", "doctor", "deploy", "disclosures"},
 }
 
 
