@@ -89,7 +89,11 @@ def test_it_holds_what_a_client_has_in_a_simulation(
         assert all(np.array_equal(result.model.weights[n], a) for n, a in model.weights.items())
         assert dict(result.clients) == {client: expected.clients[client]}
         assert result.accuracy is None
-        assert result.record["scores"]["silo"] == expected.record["scores"]["silo"]
+        own = expected.record["measures"]["silos"][client]
+        assert {part: own[part]["accuracy"] for part in own} == result.record["scores"]["silo"]
+        assert result.record["measures"]["pooled"]["test"].keys() >= {"macro_f1"}
+        note = json.loads((federation.results(client) / "silo.json").read_text())
+        assert note["pooled"] == expected.record["scores"]["silo"]
         assert result.privacy["sound"]["verdict"] == expected.privacy["sound"]["verdict"]
     assert silo_scores(opened, small_shards) == expected.record["scores"]["silo"]
 

@@ -289,7 +289,10 @@ class TestClosing:
         assert all(np.array_equal(result[f"classifier/{name}"], a) for name, a in model.items())
         assert (own / "spec.toml").read_text() == agreement.spec.to_toml()
         kept = json.loads((own / "silo.json").read_text())
-        assert kept["scores"] == {"test": 0.5}
+        assert kept["pooled"] == {"test": 0.5}
+        assert kept["scores"] == {
+            part: own["accuracy"] for part, own in kept["measures"]["pooled"].items()
+        }
         assert kept["privacy"]["sound"]["verdict"] == "none"
         assert silo.runs["run"] == {}
         assert silo(close).header == {"done": True}, "again"

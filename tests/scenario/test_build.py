@@ -87,6 +87,20 @@ def test_a_shard_folder_decides_clients_partition_and_split(tmp_path: Path, smal
     assert found.split.kind == "random"
 
 
+def test_shards_of_a_kind_of_ones_own_are_written_and_run_on_again(
+    tmp_path: Path, small_shards: Shards
+):
+    own = replace(small_shards, kind="by country", split="by year")
+    write_shards(own, tmp_path / "shards")
+    given = {"dataset": str(tmp_path / "shards")}
+    found = build.resolve(RunSpec().with_settings(given), given)
+    assert (found.partition.kind, found.split.kind) == ("given", "given")
+    shards = build.build(found)
+    assert (shards.kind, shards.split) == ("by country", "by year")
+    assert np.array_equal(shards.owner, own.owner)
+    assert build.settings_of(own)["split.kind"] == "given"
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [("partition.clients", 4), ("partition.kind", "random"), ("split.kind", "quota")],

@@ -44,13 +44,13 @@ def draw(graph: Graph, spec: SplitSpec, seeds: Seeds) -> Split:
     """A :class:`Part` for every node, ``(n,)``; every class that has nodes has a training node."""
     if spec.kind == "given":
         raise InputError(f"{graph.name} brings no split of its own; use stratified")
-    if spec.kind not in _KINDS:
-        raise unknown("split", spec.kind, _KINDS)
+    if spec.kind not in KINDS:
+        raise unknown("split", spec.kind, KINDS)
     labelled = np.flatnonzero(graph.labels >= 0)
     if len(labelled) == 0:
         raise InputError(f"a split needs labelled nodes (got none in {graph.name!r})")
     split = np.full(graph.nodes, Part.NONE, np.int8)
-    split[labelled] = _KINDS[spec.kind](graph, graph.labels[labelled], seeds.stream("split"))
+    split[labelled] = KINDS[spec.kind](graph, graph.labels[labelled], seeds.stream("split"))
     _check_every_class_trains(graph, split, spec.kind)
     return split
 
@@ -101,7 +101,7 @@ def _quota(graph: Graph, labels: Counts, rng: np.random.Generator) -> Split:
     return split
 
 
-_KINDS: dict[str, Callable[[Graph, Counts, np.random.Generator], Split]] = {
+KINDS: dict[str, Callable[[Graph, Counts, np.random.Generator], Split]] = {
     "stratified": _stratified,
     "random": _random,
     "quota": _quota,

@@ -87,6 +87,11 @@ def measured(silos: Sequence[Scored], metric: str, positive: int | None = None) 
     return found
 
 
+def accuracies(measures: Mapping[str, Any]) -> dict[str, float | None]:
+    """Accuracy on test and validation nodes; None without nodes."""
+    return {part: measures["pooled"][part].get("accuracy") for part in ("test", "val")}
+
+
 def own_measures(silo: Scored, metric: str) -> dict[str, Any]:
     """A silo's own measures, for itself."""
     positive = rarer_class(silo.graph) if silo.scores.shape[1] == 2 else None

@@ -8,7 +8,7 @@ from feddep.graph.fingerprint import fingerprint
 from feddep.graph.graph import Graph
 from feddep.learning.classifier import Classifier
 from feddep.learning.mending import Mended
-from feddep.learning.silo import open_silo
+from feddep.learning.silo import Silo, open_silo
 from feddep.phases.averaging import Averaging
 from feddep.privacy.perturb import perturbs
 from feddep.runs.clients import ClientPart
@@ -30,11 +30,20 @@ def mended_for(
         silo = open_silo(client, graph, classifier.spec, torch.device("cpu"))
     else:
         silo = classifier.silo(graph, client)
+    return mended_in(silo, method, part, own_graph=own_graph)
+
+
+def mended_in(silo: Silo, method: Method, part: ClientPart, *, own_graph: bool) -> Mended:
+    """What a client's classifier is applied to, for an opened silo.
+
+    Raises:
+        InputError: the run did not keep what is needed, or it does not fit the graph.
+    """
     phase = averaging_of(method)
     if phase is None:
         return Mended(silo)
     if phase.mender is not None:
-        _check_kept(client, part, graph, own_graph=own_graph)
+        _check_kept(silo.client, part, silo.graph, own_graph=own_graph)
     return phase.mended_again(silo, part.memory, own_graph=own_graph)
 
 

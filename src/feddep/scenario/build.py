@@ -1,7 +1,7 @@
 """From a spec to a graph, to its shards, to the graph of each client."""
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -75,7 +75,7 @@ def resolve(spec: RunSpec, given: Collection[str] = ()) -> RunSpec:
         spec = spec.with_settings({key: preset[key] for key in preset if key not in given})
     decided = [(f"method {method.name}", method.settings)]
     if _is_shard_folder(spec.dataset):
-        brought = shard_settings(Path(spec.dataset))
+        brought = _known_kinds(shard_settings(Path(spec.dataset)))
         if "seed" in given:
             del brought["seed"]  # shards may be trained on with several seeds
         decided.append((spec.dataset, brought))
@@ -96,13 +96,22 @@ def resolve(spec: RunSpec, given: Collection[str] = ()) -> RunSpec:
 
 def settings_of(shards: Shards) -> dict[str, Any]:
     """What shards say about a run's spec."""
-    return {
-        "dataset": shards.graph.name,
-        "partition.clients": shards.clients,
-        "partition.kind": shards.kind if shards.kind in partition.KINDS else "given",
-        "split.kind": shards.split,
-        "partition.links": shards.links,
-    }
+    return _known_kinds(
+        {
+            "dataset": shards.graph.name,
+            "partition.clients": shards.clients,
+            "partition.kind": shards.kind,
+            "split.kind": shards.split,
+            "partition.links": shards.links,
+        }
+    )
+
+
+def _known_kinds(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of shards; a kind of their owner's own is ``given`` to whoever runs on them."""
+    known = {"partition.kind": [*partition.KINDS], "split.kind": [*splits.KINDS]}
+    own = {key for key, kinds in known.items() if settings[key] not in kinds}
+    return {**settings, **dict.fromkeys(own, "given")}
 
 
 def build(spec: RunSpec) -> Shards:

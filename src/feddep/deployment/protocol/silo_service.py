@@ -5,7 +5,6 @@ answer under its place in the run, and the same envelope gets the same answer. A
 another place than the server says so; the server then sends it what it missed, to be replayed.
 """
 
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,11 +32,17 @@ from feddep.deployment.protocol.memory import Answer, Pieces, RunMemory
 from feddep.deployment.protocol.noted_heads import noted_heads
 from feddep.deployment.protocol.planned import planned_events
 from feddep.deployment.protocol.silo_keys import link_keys_in
+from feddep.deployment.protocol.silo_results import (
+    measures_at_silo,
+    own_classifier,
+    part_of,
+    write_results,
+)
 from feddep.errors import FeddepError, InputError
 from feddep.federation.client import Client
 from feddep.federation.inspection import inspect_request, inspect_result
 from feddep.federation.messages import Reply, Request, State, group, grouped
-from feddep.graph.fingerprint import fingerprint, seal, sealed_fingerprint
+from feddep.graph.fingerprint import seal, sealed_fingerprint
 from feddep.graph.graph import Graph
 from feddep.learning.mending import mending_of
 from feddep.learning.silo import Secret, open_silo
@@ -48,10 +53,7 @@ from feddep.privacy.links import is_linked, link_epsilon
 from feddep.privacy.meaning import GraphSize, meaning
 from feddep.privacy.pair_keys import Keyring
 from feddep.runs.accounting import finite, plain
-from feddep.runs.clients import ClientPart, Draws
-from feddep.runs.files import SILO_RECORD, write_atomically, write_sums
 from feddep.runs.records import versions
-from feddep.runs.weight_files import write_model
 from feddep.runtime.envelope import Envelope
 from feddep.scenario.spec import RunSpec
 
@@ -365,27 +367,17 @@ class SiloService:
     def _keep(
         self, known: Mapping[str, Any], envelope: Envelope, memory: RunMemory, folder: Path
     ) -> None:
-        """Writes what :func:`feddep.open_run` opens."""
+        """Writes what :func:`feddep.open_run` opens, with the silo's own scores."""
         last, state, _ = memory.recall()
-        best = envelope.header.get("best")
+        best, graph = envelope.header.get("best"), self.graph()
         kept = _to_keep(state) if last is not None and last == best else memory.kept_at(best)
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        own = group(state if kept is None else kept, "classifier")
-        classifier = group(envelope.arrays, "classifier") or own
-        if classifier:
-            write_model(folder / "model.safetensors", [classifier], self.graph().schema)
-        draws: Draws = "seed" if self.secret is None else "secret"
-        ClientPart.from_memory(fingerprint(self.graph()), kept, state, draws).write(folder)
-        write_atomically(folder / "spec.toml", known["spec"])
-        write_sums(folder, [*sorted(folder.glob("*.safetensors")), folder / "spec.toml"])
-        report = {
-            "run": known["run"],
-            "client": known["client"],
-            "data": {"features": known["features"], "classes": known["classes"]},
-            "privacy": {"sound": known["sound"], "means": self._meaning(known["sound"])},
-            "scores": envelope.header.get("scores"),
-        }
-        write_atomically(folder / SILO_RECORD, json.dumps(report, indent=2) + "\n")
+        weights = own_classifier(state if kept is None else kept, envelope.arrays)
+        part = part_of(graph, kept, state, secret=self.secret is not None)
+        agreement = self._looked_up(known)
+        silo = _opened(self, agreement, known["client"]).silo
+        measures = measures_at_silo(agreement, silo, graph, weights, part)
+        about = {**known, "means": self._meaning(known["sound"])}
+        write_results(folder, about, envelope.header, weights, part, measures, graph)
 
 
 def _to_keep(state: State) -> State:
