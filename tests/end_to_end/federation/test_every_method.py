@@ -15,11 +15,7 @@ from missing import RAY
 
 pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason=RAY)
 
-FEDERATED = [
-    name
-    for name, method in METHODS.items()
-    if name not in ("global", "oracle") and not method.linked
-]
+FEDERATED = [name for name in METHODS if name not in ("global", "oracle")]
 GIVEN = {
     "preset": "paper",
     "partition.clients": 3,
@@ -35,7 +31,8 @@ GIVEN = {
 def test_as_in_process(method):
     from feddep.deployment.protocol.simulation import run_simulated
 
-    given = {**GIVEN, "method": method}
+    links = {"partition.links": "known"} if METHODS[method].linked else {}
+    given = {**GIVEN, **links, "method": method}
     spec = resolve(RunSpec().with_settings(given), given)
     shards = build(spec)
     here, there = run(spec, shards, workers=1), run_simulated(spec, shards)
