@@ -1,7 +1,7 @@
 """A few linked silos, and what a server that carries their messages sees."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from feddep.federation.messages import Reply, Request, State
 from feddep.federation.phase import Ask
 from feddep.graph.graph import Graph
 from feddep.graph.outside import OutsideLinks
+from feddep.learning.link_codes import LinksSpec
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
 from feddep.phases.link_matching import LinkMatching
@@ -29,16 +30,22 @@ def linked(
     seed: int = 0,
     run: str = "a run",
     names: Sequence[str] = NAMES,
+    one_sided: bool = False,
+    answers: int | None = None,
 ) -> Silo:
-    """A silo with nodes of these ids and links: own number, name of the other silo, id there."""
+    """A silo with nodes of these ids and links: own number, name of the other silo, id there.
+
+    Where links may be one-sided, ``answers`` limits for how many nodes without a link others are
+    answered.
+    """
     outside = None
     if links:
         outside = OutsideLinks.of(*(list(column) for column in zip(*links, strict=True)))
     graph = Graph.from_edges(
         [], np.ones((len(ids), 1)), np.arange(len(ids)) % 2, node_ids=ids, outside=outside
     )
-    spec = LearningSpec(features=1, classes=2, seed=seed)
-    keys = LinkKeys.simulated(seed, run, client, names)
+    spec = LearningSpec(features=1, classes=2, seed=seed, links=LinksSpec(one_sided=one_sided))
+    keys = replace(LinkKeys.simulated(seed, run, client, names), one_sided=answers)
     return Silo(client, graph, spec, torch.device("cpu"), links=keys)
 
 

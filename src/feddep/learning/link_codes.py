@@ -39,6 +39,8 @@ class LinksSpec:
         refreshes: how often the answers that depend on the classifier are given; they share ε.
         masked: share of the nodes that see only a part of their counterparties' confirmed labels,
             another part in each round of training, so that F learns to do without them.
+        one_sided: silos also answer for links that only the silo that asks has in its tables, as
+            far as their owners allow.
     """
 
     epsilon: Annotated[float, Gt(0)] = 4.0
@@ -48,6 +50,7 @@ class LinksSpec:
     round: Annotated[int, Ge(0)] = 25
     refreshes: Annotated[int, Ge(1)] = 1
     masked: Annotated[float, Ge(0), Le(1)] = 0.0
+    one_sided: bool = False
 
     @property
     def shows(self) -> Literal["labels", "scores", "labels and scores"]:

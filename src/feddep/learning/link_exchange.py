@@ -10,7 +10,7 @@ can make a tag.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -93,7 +93,7 @@ def sealed_for(silo: Silo, peer: int, payload: Array, place: Place) -> Bytes:
     content = np.ascontiguousarray(payload).tobytes()
     room = roomy(_LENGTH + len(content))
     whole = len(content).to_bytes(_LENGTH, "little") + content
-    return _sealed(_keys(silo), peer, whole.ljust(room, b"\0"), place)
+    return _sealed(keys_of(silo), peer, whole.ljust(room, b"\0"), place)
 
 
 def opened_from(
@@ -105,7 +105,7 @@ def opened_from(
         SealError: the peer did not seal it, for this silo, at this place of this run; or it does
             not hold such numbers.
     """
-    keys = _keys(silo)
+    keys = keys_of(silo)
     pair = keys.pair(peer)
     whole = pair.opened(np.asarray(sealed).tobytes(), _place(keys, peer, keys.client, place))
     length = int.from_bytes(whole[:_LENGTH], "little")
@@ -129,7 +129,7 @@ def opened_from_all(
         dtype: of the numbers.
     """
     found: dict[int, Array] = {}
-    for peer in _keys(silo).peers:
+    for peer in keys_of(silo).peers:
         if str(peer) not in sealed:
             continue
         try:
@@ -150,25 +150,31 @@ def roomy(size: int) -> int:
 
 def links_to(silo: Silo, peer: int) -> Links:
     """The links of a silo to a peer, each once."""
-    graph, name = silo.graph, _keys(silo).names[peer]
+    graph, name = silo.graph, keys_of(silo).names[peer]
     outside = graph.outside
     if outside is None or name not in outside.names:
         return Links(np.zeros(0, np.int32), np.zeros(0, "<U1"), np.zeros(0, "<U1"))
     there = np.flatnonzero(outside.silos == outside.names.index(name))
     own = outside.nodes[there]
-    return Links(own, _texts(graph.node_ids[own]), _texts(outside.ids[there]))
+    return Links(own, as_text(graph.node_ids[own]), as_text(outside.ids[there]))
 
 
 def claims(silo: Silo, peer: int, place: Place) -> Bytes:
-    """A silo's tags of its links to a peer, in random order among others that mean nothing.
+    """A silo's tags of its links to a peer."""
+    outgoing, _, _ = _tagged(keys_of(silo).pair(peer), links_to(silo, peer))
+    return sealed_tags(silo, peer, outgoing, place)
 
-    These fill the message up, so that not even the peer sees how many links are real.
+
+def sealed_tags(silo: Silo, peer: int, tags: Tags, place: Place) -> Bytes:
+    """Tags in random order among others that mean nothing.
+
+    These fill the message up, so that not even the peer sees how many are real.
     """
-    keys = _keys(silo)
-    outgoing, _, _ = _tagged(keys.pair(peer), links_to(silo, peer))
-    room = (roomy(_LENGTH + _HALF * len(outgoing)) - _LENGTH) // _HALF
-    filler = SecretStream(keys.pair(peer).filler).words(room - len(outgoing))
-    return sealed_for(silo, peer, np.sort(np.concatenate([outgoing, filler])), place)
+    room = (roomy(_LENGTH + _HALF * len(tags)) - _LENGTH) // _HALF
+    step = f"{place.phase} {place.step} {place.round}".encode()
+    key = blake2b(step, key=keys_of(silo).pair(peer).filler, digest_size=32).digest()
+    filler = SecretStream(key).words(room - len(tags))
+    return sealed_for(silo, peer, np.sort(np.concatenate([tags, filler])), place)
 
 
 def matched(silo: Silo, peer: int, claimed: Tags) -> Matched:
@@ -179,7 +185,7 @@ def matched(silo: Silo, peer: int, claimed: Tags) -> Matched:
         peer: the peer's number.
         claimed: the peer's tags.
     """
-    keys = _keys(silo)
+    keys = keys_of(silo)
     outgoing, incoming, links = _tagged(keys.pair(peer), links_to(silo, peer))
     most = MOST_CLAIMS * roomy(_LENGTH + _HALF * len(outgoing)) // _HALF
     if len(claimed) > most:
@@ -204,17 +210,20 @@ def _tagged(pair: PairKeys, links: Links) -> tuple[Tags, Tags, Links]:
     alike, are left out.
     """
     first, second = (links.own_ids, links.ids) if pair.is_first else (links.ids, links.own_ids)
-    texts = (
-        f"{len(one)}:{one}{other}".encode()
-        for one, other in zip(first.tolist(), second.tolist(), strict=True)
-    )
+    ends = zip(first.tolist(), second.tolist(), strict=True)
+    outgoing, incoming = tags_of(pair, (f"{len(one)}:{one}{other}" for one, other in ends))
+    clear = _occur_once(outgoing) & _occur_once(incoming)
+    return outgoing[clear], incoming[clear], links.among(clear)
+
+
+def tags_of(pair: PairKeys, texts: Iterable[str]) -> tuple[Tags, Tags]:
+    """For each text the silo's own tag and the peer's."""
     hashes = b"".join(
-        blake2b(text, key=pair.tags, digest_size=2 * _HALF).digest() for text in texts
+        blake2b(text.encode(), key=pair.tags, digest_size=2 * _HALF).digest() for text in texts
     )
     halves = np.frombuffer(hashes, "<u8").astype(np.uint64).reshape(-1, 2)
     outgoing, incoming = (halves if pair.is_first else halves[:, ::-1]).T
-    clear = _occur_once(outgoing) & _occur_once(incoming)
-    return outgoing[clear], incoming[clear], links.among(clear)
+    return outgoing, incoming
 
 
 def _occur_once(tags: Tags) -> npt.NDArray[np.bool_]:
@@ -232,7 +241,8 @@ def _place(keys: LinkKeys, sender: int, receiver: int, place: Place) -> list[str
     return [keys.run, place.phase, place.step, place.round, *ends]
 
 
-def _keys(silo: Silo) -> LinkKeys:
+def keys_of(silo: Silo) -> LinkKeys:
+    """The silo's keys, without which it cannot take part."""
     if silo.links is None:
         raise InputError(
             f"client {silo.client} has no keys for linked silos; `feddep deploy link-keys` adds "
@@ -241,6 +251,6 @@ def _keys(silo: Silo) -> LinkKeys:
     return silo.links
 
 
-def _texts(ids: Array) -> Array:
+def as_text(ids: Array) -> Array:
     """Ids as text: 7 in one silo's table and "7" in another's are the same."""
     return ids.astype(np.str_)

@@ -44,10 +44,18 @@ class Counterparties:
     answered: npt.NDArray[np.bool_]
 
 
+def met_peers(silo: Silo, memory: Memory) -> list[int]:
+    """The silos that took part in the matching.
+
+    All of them are sent something, so that the server does not see who has links in common.
+    """
+    peers = silo.links.peers if silo.links else []
+    return [peer for peer in peers if f"links/{peer}/own" in memory]
+
+
 def matched_peers(silo: Silo, memory: Memory) -> list[int]:
     """The silos with which this one has links in common."""
-    peers = silo.links.peers if silo.links else []
-    return [peer for peer in peers if len(memory.get(f"links/{peer}/own", ()))]
+    return [peer for peer in met_peers(silo, memory) if len(memory[f"links/{peer}/own"])]
 
 
 def rows_for_peers(silo: Silo, memory: Memory, rows: Array, place: Place) -> dict[str, Array]:
@@ -61,18 +69,18 @@ def rows_for_peers(silo: Silo, memory: Memory, rows: Array, place: Place) -> dic
     """
     return {
         str(peer): sealed_for(silo, peer, rows[memory[f"links/{peer}/shown"]], place)
-        for peer in matched_peers(silo, memory)
+        for peer in met_peers(silo, memory)
     }
 
 
 def sums_for_peers(silo: Silo, memory: Memory, place: Place) -> dict[str, Array]:
     """For each linked silo, the sum of this silo's features over the links of each of its nodes."""
     sealed = {}
-    for peer in matched_peers(silo, memory):
+    for peer in met_peers(silo, memory):
         own, there = memory[f"links/{peer}/own"], memory[f"links/{peer}/place"]
         links = sp.csr_array(
             (np.ones(len(own), np.float32), (there, own)),
-            shape=(int(there.max()) + 1, silo.graph.nodes),
+            shape=(_count(memory, peer), silo.graph.nodes),
         )
         packed = _packed(sp.csr_array(links @ sp.csr_array(silo.graph.features)))
         sealed[str(peer)] = sealed_for(silo, peer, packed, place)
@@ -86,7 +94,7 @@ def tables_for_peers(silo: Silo, memory: Memory, place: Place) -> dict[str, Arra
         str(peer): sealed_for(
             silo, peer, _packed(sp.csr_array(features[memory[f"links/{peer}/shown"]])), place
         )
-        for peer in matched_peers(silo, memory)
+        for peer in met_peers(silo, memory)
     }
 
 
@@ -179,7 +187,7 @@ def rows_from_peers(
 
 def _count(memory: Memory, peer: int) -> int:
     """How many counterparties a silo has at a peer."""
-    return int(memory[f"links/{peer}/place"].max()) + 1
+    return int(memory[f"links/{peer}/place"].max(initial=-1)) + 1
 
 
 def _counterparties(

@@ -88,6 +88,8 @@ class LinkKeys:
         names: the names of all silos, in the clients' order.
         private: the silo's own X25519 key.
         public: tells the public key of a silo, 32 bytes, by its name; None if it is not known.
+        one_sided: for how many nodes each other silo is answered without a link here; None, in
+            simulations, sets no limit.
     """
 
     run: str
@@ -95,6 +97,7 @@ class LinkKeys:
     names: tuple[str, ...]
     private: X25519PrivateKey = field(repr=False)
     public: Callable[[str], bytes | None] = field(repr=False)
+    one_sided: int | None = None
 
     def __post_init__(self) -> None:
         if len(set(self.names)) < len(self.names) or not 0 <= self.client < len(self.names):
@@ -142,7 +145,9 @@ class Keyring:
     private: X25519PrivateKey = field(repr=False)
     public: Mapping[str, bytes]
 
-    def for_run(self, run: str, client: int, names: tuple[str, ...]) -> LinkKeys:
+    def for_run(
+        self, run: str, client: int, names: tuple[str, ...], one_sided: int = 0
+    ) -> LinkKeys:
         """The keys in a run of these silos.
 
         Raises:
@@ -157,7 +162,7 @@ class Keyring:
                 f"the list of link keys has another key of {names[client]} than this silo's own; "
                 "get the list again, or give the operator the own public key"
             )
-        return LinkKeys(run, client, names, self.private, self.public.get)
+        return LinkKeys(run, client, names, self.private, self.public.get, one_sided)
 
 
 @lru_cache(maxsize=4096)

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from feddep.deployment.protocol.agreement import Agreement
+from feddep.deployment.protocol.link_consent import LinkConsent
 from feddep.errors import InputError
 from feddep.privacy.pair_keys import Keyring, LinkKeys
 
@@ -13,7 +14,7 @@ class _Silo(Protocol):
     @property
     def link_keys(self) -> Keyring | None: ...
     @property
-    def consent(self) -> object: ...
+    def consent(self) -> LinkConsent | None: ...
 
 
 def link_keys_in(silo: _Silo, agreement: Agreement, client: int) -> LinkKeys:
@@ -42,4 +43,5 @@ def link_keys_in(silo: _Silo, agreement: Agreement, client: int) -> LinkKeys:
             f"the server calls client {client}, which is {silo.name}, by another name "
             f"(got {', '.join(names)})"
         )
-    return silo.link_keys.for_run(run, client, names)
+    one_sided = silo.consent.links_one_sided if silo.consent else 0
+    return silo.link_keys.for_run(run, client, names, one_sided)
