@@ -134,3 +134,21 @@ def test_sizes_follow_the_spec(small_graph):
     prototypes = agreement.expected.phases["prototype_exchange"]["release"].reply["prototypes"]
     assert (prototypes.count, prototypes.axes) == (5, (6,))
     assert agreement.expected.all_nodes == agreement.nodes
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"training.local_epochs": 10**9}, "local_epochs is 1000000000, where"),
+        (
+            {"training.local_epochs": 1000, "training.rounds": 101},
+            "rounds x local_epochs is 101000",
+        ),
+        ({"training.fanout": 10**9}, "at most 1000"),
+        ({"embedding.epochs": 10**9}, "at most 10000"),
+        ({"generator.epochs": 10**9}, "at most 10000"),
+    ],
+)
+def test_what_would_keep_a_silo_busy_for_ever_is_refused(small_graph, asked, says):
+    with pytest.raises(InputError, match=says):
+        agreement_on(small_graph, "feddep", **asked)

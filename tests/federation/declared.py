@@ -50,7 +50,9 @@ EXPECTED = Expected(
         },
         "true_neighbours": {
             "show": Step(request={"nodes": Nodes()}, reply={"embeddings": Rows(Count.ASKED, (3,))}),
-            "receive": Step(request={"nodes": Nodes(), "neighbours": Rows(Count.ASKED, (3,))}),
+            "receive": Step(
+                request={"nodes": Nodes(repeated=True), "neighbours": Rows(Count.ASKED, (3,))}
+            ),
         },
         "code_graph": {
             "show": Step(reply={"codes": Rows(Count.NODES, (3,))}),

@@ -325,6 +325,7 @@ class TestRequests:
             (SHOW, {"arrays": {}}, "nodes is missing"),
             (SHOW, {"arrays": {"nodes": np.array([7])}}, "nodes does not list"),
             (SHOW, {"arrays": {"nodes": np.array([-1])}}, "nodes does not list"),
+            (SHOW, {"arrays": {"nodes": np.array([2, 1, 2])}}, "nodes lists a node twice"),
             (SHOW, {"arrays": {"nodes": np.array([[1]])}}, "nodes does not list"),
             (SHOW, {"arrays": {"nodes": floats(1)}}, "nodes does not list"),
             (ASKED[5], {"arrays": {"foreign/0": floats(5, 3)}}, "foreign/0' has the shape"),

@@ -14,6 +14,7 @@ from feddep.federation.messages import (
     group,
     group_of,
     grouped,
+    in_batches,
     pack,
     payload_bytes,
     unpack,
@@ -144,3 +145,12 @@ class TestUnpackRefuses:
 def test_an_array_that_could_not_be_read_back_is_refused_by_name(dtype):
     with pytest.raises(DataError, match="cannot hold 'codes'"):
         pack({}, {"codes": np.zeros(2, dtype)})
+
+
+def test_what_clients_sent_is_passed_on_in_portions():
+    """One client's large message does not add to those of the others."""
+    sent = {i: {"a": np.zeros(n, np.int8)} for i, n in enumerate([3, 4, 9, 1, 1])}
+    found = list(in_batches(sent, room=8))
+    assert [list(some) for some in found] == [[0, 1], [2], [3, 4]]
+    assert {k: v for some in found for k, v in some.items()} == sent
+    assert list(in_batches({}, room=8)) == [{}]

@@ -1,11 +1,15 @@
 """FedDEP without prototypes: rows out, gradients back, every epoch."""
 
+import functools
+
 import numpy as np
 import pytest
 import torch
 
 from agreement import assert_agree
 from feddep.algorithms import find_method
+from feddep.federation import messages
+from feddep.phases import peer_search
 from feddep.phases.peer_search import pull
 from feddep.runs import pipeline
 from small_runs import spec_of
@@ -53,3 +57,12 @@ def test_every_epoch_costs_messages(result, small_shards):
 
 def test_no_prototype_is_sent(result):
     assert "prototype_exchange" not in result.traffic["phases"]
+
+
+def test_rows_that_do_not_fit_into_one_request_come_in_several(result, small_shards, monkeypatch):
+    """A client that sends many rows does not push the others' requests over the limit."""
+    one_by_one = functools.partial(messages.in_batches, room=1)
+    monkeypatch.setattr(peer_search, "in_batches", one_by_one)
+    again = pipeline.run(result.spec, small_shards, workers=1, device="cpu")
+    assert again.record["scores"] == result.record["scores"]
+    assert again.traffic["phases"]["peer_search"] == result.traffic["phases"]["peer_search"]

@@ -37,7 +37,7 @@ class AveragingWithHiddenStates(Averaging):
         return {
             **super().steps(spec),
             "show": Step(request=asked, reply={"hidden": hidden}),
-            "receive": Step(request={"nodes": Nodes(), "neighbours": hidden}),
+            "receive": Step(request={"nodes": Nodes(repeated=True), "neighbours": hidden}),
         }
 
     def serve(self, spec: LearningSpec, ask: Ask, state: State) -> tuple[State, RoundReport]:

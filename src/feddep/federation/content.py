@@ -26,6 +26,7 @@ on the ones before it."""
 
 MOST_NEIGHBOURS = 1000  # that a client may receive, for each node of the federation
 _LARGEST = 2**53
+_BLOCK = 1 << 20  # numbers that are looked at together
 _SHOWN = 60
 
 
@@ -189,9 +190,11 @@ class Weights(Content):
     def _norm_problems(self, name: str, arrays: Arrays, sent: Arrays, largest: float) -> Problems:
         total = 0.0
         for full, array in arrays.items():
-            with np.errstate(over="ignore"):
-                change = array.astype(np.float64) - sent.get(full, np.float64(0))
-                total += float((change**2).sum())
+            before = sent.get(full, np.float64(0))
+            parts = blocks(np.broadcast_to(before, array.shape))
+            for own, old in zip(blocks(array), parts, strict=True):
+                with np.errstate(over="ignore"):
+                    total += float(((own.astype(np.float64) - old) ** 2).sum())
         if not math.sqrt(total) <= largest:
             yield (
                 f"{name} is {math.sqrt(total):.3g} away from what was sent, "
@@ -258,12 +261,21 @@ class ByPeer(Content):
 
 @dataclass(frozen=True)
 class Nodes(Content):
-    """Numbers of the client's own nodes."""
+    """Numbers of the client's own nodes.
+
+    Attributes:
+        repeated: a node may be listed several times. Nodes whose rows are asked for may not: a
+            short request would have a long answer.
+    """
+
+    repeated: bool = False
 
     def problems(self, name: str, arrays: Arrays, seen: Seen) -> Problems:  # noqa: D102
         array = yield from _single(name, arrays)
         if array.ndim != 1 or not _are_below(array, seen.nodes):
             yield f"{name} does not list nodes of this client"
+        if not self.repeated and len(np.unique(array)) < len(array):
+            yield f"{name} lists a node twice"
 
 
 @dataclass(frozen=True)
@@ -357,10 +369,25 @@ def optional(content: Content) -> Content:
 
 def longest_row(array: Array) -> float:
     """The largest norm along the last axis; in a vector each number is a row of its own."""
-    values = array.astype(np.float64)
+    rows = array.reshape(-1, array.shape[-1]) if array.ndim > 1 else array
+    return max(map(_longest, blocks(rows)), default=0.0)
+
+
+def _longest(rows: Array) -> float:
+    values = rows.astype(np.float64)
     with np.errstate(over="ignore"):
         norms = np.abs(values) if values.ndim < 2 else np.sqrt((values**2).sum(axis=-1))
     return float(norms.max(initial=0.0))
+
+
+def blocks(array: Array) -> Iterator[Array]:
+    """Parts along the first axis, so that a large array is not copied whole to be looked at."""
+    if array.ndim == 0:
+        yield array
+        return
+    step = max(1, _BLOCK // max(1, math.prod(array.shape[1:])))
+    for start in range(0, len(array), step):
+        yield array[start : start + step]
 
 
 def short(value: object) -> str:

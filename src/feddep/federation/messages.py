@@ -92,6 +92,25 @@ def settled(arrays: Arrays) -> dict[str, npt.NDArray[Any]]:
     return found
 
 
+ROOM = 120 << 20
+"""Bytes of what several clients sent that the server passes on in one request. A client refuses a
+request that is too large, so one client's large message must not add to those of all others."""
+
+
+def in_batches(sent: Mapping[int, Arrays], room: int = ROOM) -> Iterator[dict[int, Arrays]]:
+    """What clients sent, as many at a time as there is room for; at least one."""
+    some: dict[int, Arrays] = {}
+    left = room
+    for client, arrays in sent.items():
+        size = payload_bytes(arrays)
+        if some and size > left:
+            yield some
+            some, left = {}, room
+        some[client] = arrays
+        left -= size
+    yield some
+
+
 def payload_bytes(arrays: Arrays) -> int:
     """Bytes of the arrays themselves; a message without arrays counts 0."""
     return sum(array.nbytes for array in arrays.values())

@@ -22,7 +22,16 @@ from feddep.federation.content import (
     Rows,
     Weights,
 )
-from feddep.federation.messages import Arrays, Reply, Request, State, group, grouped
+from feddep.federation.messages import (
+    ROOM,
+    Arrays,
+    Reply,
+    Request,
+    State,
+    group,
+    grouped,
+    in_batches,
+)
 from feddep.federation.phase import Ask, Phase, Step, Steps
 from feddep.graph.graph import Graph
 from feddep.learning import neighgen
@@ -152,16 +161,7 @@ def _at_once(shared: Mapping[int, Arrays], clients: int) -> Iterator[dict[int, A
 
     With 50 clients and the features of CiteSeer, all of these together would take 23 GB.
     """
-    some: dict[int, Arrays] = {}
-    room = _ROOM
-    for client, arrays in shared.items():
-        answers = clients * sum(array.nbytes for array in arrays.values())
-        if some and answers > room:
-            yield some
-            some, room = {}, _ROOM
-        some[client] = arrays
-        room -= answers
-    yield some
+    return in_batches(shared, min(ROOM, _ROOM // clients))
 
 
 def _by_client(shared: Mapping[int, Arrays]) -> dict[str, npt.NDArray[np.float32]]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from feddep.federation.content import ByPeer, Count, Exactly, Gradients, Number, Rows, optional
-from feddep.federation.messages import Arrays, Reply, Request, State, group, grouped
+from feddep.federation.messages import Arrays, Reply, Request, State, group, grouped, in_batches
 from feddep.federation.phase import Ask, Phase, Step, Steps
 from feddep.graph.graph import Graph
 from feddep.learning.mending import (
@@ -64,17 +64,19 @@ class PeerSearch(Phase[Silo, LearningSpec]):
 
         A client whose rows nobody saw receives nothing, and trains on its own.
         """
-        rows = {reply.client: reply.arrays["generated"] for reply in ask.all("generate")}
-        others = [
-            grouped("generated", {str(j): r for j, r in rows.items() if j != client})
-            for client in range(ask.clients)
-        ]
-        found = [group(reply.arrays, "gradients") for reply in ask.each("compare", others)]
+        sent = {reply.client: reply.arrays for reply in ask.all("generate")}
         told: dict[int, Arrays] = {}
-        for client, own in rows.items():
-            pulls = [gradients[str(client)] for gradients in found if str(client) in gradients]
-            total = sum(pulls, np.zeros_like(own))
-            told[client] = {"gradients": total, "pulls": np.array(len(pulls))}
+        for some in in_batches(sent):
+            rows = {client: arrays["generated"] for client, arrays in some.items()}
+            others = [
+                grouped("generated", {str(j): r for j, r in rows.items() if j != client})
+                for client in range(ask.clients)
+            ]
+            found = [group(reply.arrays, "gradients") for reply in ask.each("compare", others)]
+            for client, own in rows.items():
+                pulls = [gradients[str(client)] for gradients in found if str(client) in gradients]
+                total = sum(pulls, np.zeros_like(own))
+                told[client] = {"gradients": total, "pulls": np.array(len(pulls))}
         ask.each("train", [told.get(client, {}) for client in range(ask.clients)])
         return state, None
 

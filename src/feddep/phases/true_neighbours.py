@@ -31,7 +31,7 @@ class TrueNeighbours(Phase[Silo, LearningSpec]):
         embeddings = Rows(Count.ASKED, (spec.embedding_width,))
         return {
             "show": Step(request={"nodes": Nodes()}, reply={"embeddings": embeddings}),
-            "receive": Step(request={"nodes": Nodes(), "neighbours": embeddings}),
+            "receive": Step(request={"nodes": Nodes(repeated=True), "neighbours": embeddings}),
         }
 
     def events(self, spec: LearningSpec, graph: Graph) -> list[Event]:

@@ -121,6 +121,14 @@ highest_epsilon = "unbounded"
 
 # How often one group of arrays may leave in a run. Without this line: rounds + 1.
 # releases = 101
+
+# All runs together: how many there may be, how often one group of arrays may leave in them, for how
+# many seconds this silo may work in them, and of which share of its nodes rows may leave in groups
+# about single nodes, such as "features" or "hidden". Each line that is not there sets no limit.
+# all_runs = 20
+# all_releases = 1000
+# all_seconds = 36000
+# share_of_nodes = 0.1
 """
 
 NGINX = Template("""\

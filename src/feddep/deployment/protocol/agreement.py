@@ -24,6 +24,19 @@ LARGEST_NORM = 1e6
 """No honest message of any method comes near this. It stops a hostile one from driving the
 arithmetic of honest clients to infinity."""
 
+_MOST_EPOCHS = 100_000
+_MOST = {
+    "training.local_epochs": 1000,
+    "training.fanout": 1000,
+    "model.layers": 16,
+    "embedding.epochs": 10_000,
+    "embedding.clusters": 10_000,
+    "generator.epochs": 10_000,
+    "generator.joint_batches": 10_000,
+    "partition.clients": 10_000,
+}
+"""Of settings that cost a silo time or memory whatever its data are."""
+
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")  # it becomes the name of a folder
 
 
@@ -61,11 +74,22 @@ class Agreement:
             )
         check_federated(self.method)
         self._check_size()
+        self._check_work()
         if len(set(self.silos)) < len(self.silos) or (self.silos and not self.is_linked):
             raise InputError(
                 "silos are named, each once, where they seal messages for each other "
                 f"(got {', '.join(self.silos)})"
             )
+
+    def _check_work(self) -> None:
+        """Refuses a spec that would keep a silo busy, or its memory full, for no honest reason."""
+        training = self.spec.training
+        asked = {key: value_at(self.spec, key) for key in _MOST}
+        asked["training.rounds x local_epochs"] = training.rounds * training.local_epochs
+        for key, value in asked.items():
+            most = _MOST.get(key, _MOST_EPOCHS)
+            if value > most:
+                raise InputError(f"{key} is {value}, where a run between silos has at most {most}")
 
     def _check_size(self) -> None:
         """Refuses a spec whose messages would be too large, before anybody computes them."""
@@ -164,6 +188,12 @@ class Agreement:
                 "the same version of it everywhere"
             )
         return found
+
+
+def value_at(spec: RunSpec, key: str) -> int:
+    """A number of a spec by its dotted key."""
+    section, _, name = key.partition(".")
+    return int(getattr(getattr(spec, section), name))
 
 
 def agreed_on(

@@ -34,8 +34,9 @@ from feddep.deployment.protocol.budget import (
     told_epsilon,
 )
 from feddep.deployment.protocol.disclosure_log import counted
-from feddep.deployment.protocol.link_consent import LinkConsent
+from feddep.deployment.protocol.link_consent import Excess, LinkConsent
 from feddep.deployment.protocol.log_lines import Agreed, Head, Line, find, head_from, spelt
+from feddep.deployment.protocol.standing_consent import StandingConsent
 from feddep.errors import ConsentError, DataError, InputError
 from feddep.federation.content import Rows
 from feddep.federation.messages import Reply, group_of
@@ -60,7 +61,7 @@ _Heads = Annotated[frozenset[_Noted], Field(strict=False)]
 _A_HEAD = "NUMBER:HASH as `feddep disclosures verify` prints it"
 
 
-class Consent(LinkConsent):
+class Consent(LinkConsent, StandingConsent):
     """One silo's consent. An error quotes the field's description as what was expected.
 
     Attributes:
@@ -183,7 +184,7 @@ class Consent(LinkConsent):
             ConsentError: names everything that is not allowed, and the lines that forbid it.
         """
         _refuse("the run", self._beyond(spec, method, learning, sound, nodes))
-        _refuse("the run", (self._violation(*excess) for excess in self.beyond_links(told)))
+        self.refuse("the run", self.beyond_links(told))
 
     def check_budget(self, lines: Sequence[Line], asked: Agreed, heads: Mapping[str, Head]) -> None:
         """Refuses a run that would exceed the budget, or whose budget cannot be counted.
@@ -199,12 +200,13 @@ class Consent(LinkConsent):
         """
         own = {} if self.noted_head is None else {f"noted_head of {self._file}": self.noted_head}
         found = {where: head for where, text in own.items() if (head := head_from(text))}
-        if self.has_budget:
+        if self.counts_runs:
             found |= heads
         _refuse("the run", self._lost(lines, found))
         others = [line for line in lines if line.number != asked.number]
+        self.refuse("the run", self.beyond_runs(others, asked))
         links = self.beyond_links_budget(self._told(others, asked), told_epsilon(asked))
-        _refuse("the run", (self._violation(*excess) for excess in links))
+        self.refuse("the run", links)
         if self.budget_epsilon is None:
             return
         before = self.account(others, asked.graph)
@@ -212,10 +214,23 @@ class Consent(LinkConsent):
             after = self.account([*others, asked], asked.graph)
             _refuse("the run", self._beyond_budget(before, after, asked.number))
 
+    def refuse(self, what: str, excesses: Iterable[Excess]) -> None:
+        """Refuses something if it exceeds any line of the consent.
+
+        Raises:
+            ConsentError: names everything that is not allowed, and the lines that forbid it.
+        """
+        _refuse(what, (self._violation(*excess) for excess in excesses))
+
     @property
     def has_budget(self) -> bool:
         """Whether what runs cost together is bounded, which takes a log to count it from."""
         return self.budget_epsilon is not None or self.links_budget is not None
+
+    @property
+    def counts_runs(self) -> bool:
+        """Whether anything is bounded over all runs, which takes a log that was not cut."""
+        return self.has_budget or self.all_runs is not None or self.all_releases is not None
 
     def _told(self, others: Sequence[Line], asked: Agreed) -> float:
         return links_spent(others, asked, self.budget_graph, self.budget_since)
@@ -406,10 +421,13 @@ def _epsilon(sound: Guarantee, nodes: int | None) -> str:
     )
 
 
+_OF_PARTS = {**StandingConsent.model_fields, **LinkConsent.model_fields}
+
+
 def _wrong(key: str, values: Mapping[str, Any], lines: Mapping[str, int]) -> str:
     where = f"line {lines[key]}: " if key in lines else ""
     if key not in Consent.model_fields:
-        known = sorted(Consent.model_fields, key=lambda name: name in LinkConsent.model_fields)
+        known = sorted(Consent.model_fields, key=_OF_PARTS.__contains__)
         return f"{where}unknown key {key!r}; known: {', '.join(known)}"
     expected = Consent.model_fields[key].description
     if key not in values:

@@ -132,6 +132,8 @@ def federate(
         members = _by_key(members, registry)
     met = {own.address: met[own.address] for own in members if own.address in met}
     agreement = _agreement(run_name(folder.path, spec), spec, members)
+    for member in members:
+        _check_claim(agreement, member)
     remote_runtime = RemoteRuntime(
         channel,
         agreement,
@@ -331,6 +333,18 @@ def _agreement(run: str, spec: RunSpec, members: Sequence[Member]) -> Agreement:
     nodes = sum(member.nodes for member in members)
     features = members[0].features
     return agreed_on(run, spec, features, classes, nodes, [member.name for member in members])
+
+
+def _check_claim(agreement: Agreement, member: Member) -> None:
+    """Refuses a silo that claims so many nodes that it could send anything.
+
+    Raises:
+        InputError: it names the silo.
+    """
+    try:
+        agreement.check_nodes(member.nodes)
+    except InputError as error:
+        raise InputError(f"{member.name} says that it has {member.nodes} nodes: {error}") from None
 
 
 def _promise(answer: Mapping[str, Any]) -> Promise:

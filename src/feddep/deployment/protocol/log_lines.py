@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -160,10 +161,41 @@ Line = Payload | Agreed | Begun | Withdrawn | Refused | Recovered
 _LINES: TypeAdapter[Line] = TypeAdapter(Line)
 
 
+class _Checked:
+    """Logs that this process has checked, by path: what they held, and their lines.
+
+    A log only grows, and a server may ask often. So lines that were checked are not checked again,
+    as long as the file begins with the very same bytes; comparing them takes next to no time.
+    """
+
+    _MOST = 2
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[bytes, tuple[Line, ...]]] = {}
+
+    def __call__(self, path: Path, whole: bytes) -> tuple[int, tuple[Line, ...]]:
+        """How many leading bytes of a log have been checked before, and their lines."""
+        known, lines = self._known.get(str(path), (b"", ()))
+        return (len(known), lines) if whole.startswith(known) else (0, ())
+
+    def note(self, path: Path, whole: bytes, lines: tuple[Line, ...]) -> None:
+        """Notes a whole log that has been checked."""
+        self._known.pop(str(path), None)
+        self._known[str(path)] = (whole, lines)
+        while len(self._known) > self._MOST:
+            del self._known[next(iter(self._known))]
+
+
+_checked = _Checked()
+
+
 def walked(path: Path, whole: bytes) -> Iterator[Line]:
     """The lines in order, each checked on its own and against the one before."""
-    number, digest = GENESIS
-    for text in whole.split(b"\n")[:-1]:
+    start, known = _checked(path, whole)
+    yield from known
+    number, digest = head_of(known[-1]) if known else GENESIS
+    found = list(known)
+    for text in whole[start:].split(b"\n")[:-1]:
         number += 1
         try:
             line = parsed(text, number)
@@ -175,9 +207,13 @@ def walked(path: Path, whole: bytes) -> Iterator[Line]:
                 "line before, so one of the two was changed or replaced"
             )
         digest = line.hash
+        found.append(line)
         yield line
+    if len(found) > len(known):
+        _checked.note(path, whole[: whole.rfind(b"\n") + 1], tuple(found))
 
 
+@lru_cache(maxsize=1 << 14)
 def parsed(text: bytes, number: int) -> Line:
     """Parses one line, which must be spelt exactly as this module writes it.
 

@@ -7,7 +7,8 @@ another place than the server says so; the server then sends it what it missed, 
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,12 @@ from feddep.deployment.protocol.disclosure_log import (
     spent,
 )
 from feddep.deployment.protocol.disclosure_log import sent as left_in
-from feddep.deployment.protocol.envelope_fields import envelope_hash, number_in, text_in
+from feddep.deployment.protocol.envelope_fields import (
+    envelope_hash,
+    number_in,
+    request_in,
+    text_in,
+)
 from feddep.deployment.protocol.link_consent import told_by
 from feddep.deployment.protocol.log_lines import Agreed, Line, spelt
 from feddep.deployment.protocol.memory import Answer, Pieces, RunMemory
@@ -38,6 +44,7 @@ from feddep.deployment.protocol.silo_results import (
     part_of,
     write_results,
 )
+from feddep.deployment.protocol.standing import Repeats, Standing
 from feddep.errors import FeddepError, InputError
 from feddep.federation.client import Client
 from feddep.federation.inspection import inspect_request, inspect_result
@@ -86,6 +93,7 @@ class SiloService:
     secret: int | None = None
     results: Path | None = None
     link_keys: Keyring | None = None
+    repeats: Repeats = field(default_factory=Repeats, repr=False)
 
     def answer(self, envelope: Envelope, pieces: Callable[[str], Pieces]) -> Envelope:
         """Answers any envelope; a request that cannot be met is refused with the reason.
@@ -127,7 +135,7 @@ class SiloService:
         try:
             known = self._agreed(envelope, memory)
         except FeddepError as error:
-            if self.disclosures is not None:
+            if self.disclosures is not None and self.repeats.may_log_refusal():
                 self.disclosures.refuse(run=text_in(envelope.header, "run"), reason=str(error))
             raise
         memory.agree(known)
@@ -160,7 +168,7 @@ class SiloService:
         if self.disclosures is not None:  # what has left counts, even if the memory was lost
             known["sent"] = left_in(self.disclosures.path, agreement.run)
             self._log_agreed(self.disclosures, agreement, known, planned, envelope.header)
-        elif self.consent is not None and self.consent.has_budget:
+        elif self.consent is not None and self.consent.counts_runs:
             raise InputError("a budget is counted from the disclosure log, and this silo has none")
         return known
 
@@ -274,7 +282,7 @@ class SiloService:
         told = from_plain(known.get("told", ()))
         self._check_consent(agreement, Guarantee(**known["sound"]), told)
         _check_budget_again(self, agreement)
-        request, place = _request_of(envelope, known), text_in(header, "place")
+        request, place = request_in(envelope, known), text_in(header, "place")
         asked, silent = envelope_hash(envelope), bool(header.get("silent"))
         last, state, sent = memory.recall()
         if last is not None and last == header.get("best"):  # the round before was the best so far
@@ -292,6 +300,7 @@ class SiloService:
             memory.move_on(earlier, after, sent)
         if silent:
             return Envelope({"done": place})
+        self.repeats.check(known["run"], place)
         return self._hand_over(earlier.reply, request, known)
 
     def _handle(
@@ -303,7 +312,13 @@ class SiloService:
         if self.disclosures is not None and not memory.begun:
             self.disclosures.begin(run=agreement.run)
             memory.begin()
-        return client.handle(request, state)
+        with standing.clocked() if (standing := self._standing) else nullcontext():
+            return client.handle(request, state)
+
+    @property
+    def _standing(self) -> Standing | None:
+        known = self.consent is not None and self.disclosures is not None
+        return Standing(self.consent, self.disclosures) if known else None  # type: ignore[arg-type]
 
     def _released(
         self, agreement: Agreement, request: Request, reply: Reply, sent: Mapping[str, int]
@@ -312,8 +327,10 @@ class SiloService:
         left = self._left(agreement, request, reply, sent)
         if self.consent is not None:
             self.consent.check_reply(request.phase, reply, left)
-        names = counted(request.phase, reply.arrays, reply.metrics)
         step = agreement.expected.phases[request.phase][request.step]
+        if (standing := self._standing) is not None:
+            standing.check(request, reply, step.reply, self.graph())
+        names = counted(request.phase, reply.arrays, reply.metrics)
         for name in step.reply.keys() & names:
             if step.releases is not None and left.get(name, 0) >= step.releases:
                 raise InputError(
@@ -392,7 +409,7 @@ def _check_budget_again(service: SiloService, agreement: Agreement) -> None:
     Cached: a process reads its consent once, and no later run can exceed the budget.
     """
     consent, disclosures = service.consent, service.disclosures
-    if consent is None or not consent.has_budget or disclosures is None:
+    if consent is None or not consent.counts_runs or disclosures is None:
         return
     lines = disclosures.lines()
     own = [line for line in lines if isinstance(line, Agreed) and line.run == agreement.run]
@@ -414,19 +431,6 @@ def _opened(service: SiloService, agreement: Agreement, client: int) -> Client:
     device = torch.device("cpu")
     silo = open_silo(client, service.graph(), agreement.learning, device, secret, links)
     return Client(silo, method.phases, agreement.learning, silo.graph.nodes)
-
-
-def _request_of(envelope: Envelope, known: Mapping[str, Any]) -> Request:
-    header = envelope.header
-    client = number_in(header, "client")
-    if client != known["client"]:
-        raise InputError(f"this silo is client {known['client']} of the run (got {client})")
-    phase, step, round_ = (
-        text_in(header, "phase"),
-        text_in(header, "step"),
-        number_in(header, "round"),
-    )
-    return Request(client, phase, step, round_, envelope.arrays)
 
 
 def _check_result(envelope: Envelope, agreement: Agreement) -> None:
