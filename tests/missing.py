@@ -9,6 +9,7 @@ import pytest
 
 DATA = "the paper's data are not there; set FEDDEP_DATA"
 BROWSER = "there is no Chromium, so nobody looks at the page; apt-get install chromium"
+ONNX = "onnx and onnxruntime are not there; pip install feddep[onnx] onnxruntime"
 RAY = "Flower's simulation is not there; pip install feddep[flower-sim]"
 
 

@@ -13,6 +13,7 @@ from calls import Feddep
 from feddep.graph.shard import Shards
 from feddep.runs.data_to_predict import numbered
 from feddep.tables.importing import import_folder
+from missing import ONNX
 
 SETTINGS = {"training.rounds": 2, "model.hidden": 8, "embedding.width": 4, "embedding.epochs": 1}
 PARTS = ("train", "train", "train", "val", "test")
@@ -68,7 +69,9 @@ def test_a_silo_s_own_nodes_are_predicted_as_in_the_run(feddep: Feddep, place: P
     assert [row["id"] for row in found] == own.node_ids.tolist()
     expected = result.predict(own, client=1)
     assert [float(row["probability_bad"]) for row in found] == expected[:, 0].tolist()
-    assert [row["class"] for row in found] == [["bad", "good"][i] for i in expected.argmax(axis=1)]
+    called = [["bad", "good"][i] for i in result.called(expected, own)]
+    assert [row["class"] for row in found] == called
+    assert f"from a probability of {result.threshold:.3g} on" in done.out
 
 
 def test_next_month_s_tables_without_labels_are_encoded_as_in_the_run(feddep: Feddep, place: Path):
@@ -93,7 +96,7 @@ def test_one_classifier_needs_no_silo_and_several_do(feddep: Feddep, place: Path
     assert "as those of" not in done.out
     several = feddep("predict", place / "local", "--data", place / "graph", "--out", "q.csv")
     assert several.code == 2
-    assert "say whose data these are: 0, 1" in several.err
+    assert "whose it is to be: 0, 1" in several.err
     assert not Path("q.csv").exists()
 
 
@@ -120,12 +123,28 @@ def test_what_cannot_be_predicted_is_said_in_a_line(
 def test_names_with_commas_are_quoted(tmp_path: Path):
     from feddep.runs.predictions import Predictions
 
-    found = Predictions(np.array(["a,b", 'c"d']), ["yes", "no, no"], np.eye(2))
+    found = Predictions(np.array(["a,b", 'c"d']), ["yes", "no, no"], np.eye(2), np.arange(2))
     found.write(tmp_path / "p.csv")
     rows = rows_of(tmp_path / "p.csv")
     assert [row["id"] for row in rows] == ["a,b", 'c"d']
     assert [row["class"] for row in rows] == ["yes", "no, no"]
     assert rows[1]["probability_no, no"] == "1"
+
+
+def test_a_classifier_is_exported_for_other_programs(feddep: Feddep, place: Path):
+    onnx = pytest.importorskip("onnx", reason=ONNX)
+    needed = feddep("export", place / "local", "--out", "m.onnx")
+    assert needed.code == 2
+    assert "whose it is to be: 0, 1" in needed.err
+    done = feddep("export", place / "local", "--out", "new/m.onnx", "--silo", 1)
+    assert done.code == 0, done.err
+    told = {entry.key: json.loads(entry.value) for entry in onnx.load("new/m.onnx").metadata_props}
+    assert told["method"] == "local"
+    assert told["classes"] == ["bad", "good"]
+    assert 0 < told["threshold"] < 1
+    other = feddep("export", place / "fedavg", "--out", "m.pb")
+    assert other.code == 2
+    assert "ends in .onnx (got m.pb)" in other.err
 
 
 def test_silos_are_known_by_name_or_number():

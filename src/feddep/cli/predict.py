@@ -1,4 +1,4 @@
-"""The command that uses a trained model: predict."""
+"""The commands that use a trained model: predict, export."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +11,8 @@ from feddep.cli.options import check_file
 
 def add_to(app: typer.Typer) -> None:
     """Adds the commands of this part."""
-    app.command(rich_help_panel="Use")(predict)
+    for command in (predict, export):
+        app.command(rich_help_panel="Use")(command)
 
 
 def predict(
@@ -41,7 +42,31 @@ def predict(
     chosen = found.columns["class"].tolist()
     counts = ", ".join(f"{chosen.count(name)} of class {name}" for name in found.classes)
     say(f"{len(found)} nodes predicted{whose}: {counts}")
+    if found.threshold is not None:
+        wanted, least = found.threshold
+        say(
+            f"a node is called {found.classes[wanted]} from a probability of {least:.3g} on, the "
+            "threshold that was best on validation nodes"
+        )
     rare, first = found.highest(3)
     shown = ", ".join(f"{node} ({probability:.2f})" for node, probability in first)
     say(f"most probably of class {rare}: {shown}")
+    note(f"stored in {out}")
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run, or a silo's results.")],
+    out: Annotated[Path, typer.Option(help="File that ends in .onnx.")],
+    silo: Annotated[
+        str | None, typer.Option(help="Whose classifier, where each silo has its own.")
+    ] = None,
+) -> None:
+    """Write the classifier as an ONNX file, for programs without feddep (needs `feddep[onnx]`).
+
+    It takes nodes with the features of their neighbours; missing neighbours are not generated.
+    """
+    from feddep.runs.opening import open_run
+
+    check_file(out)
+    open_run(run).export(out, silo)
     note(f"stored in {out}")

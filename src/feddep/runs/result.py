@@ -20,6 +20,7 @@ from feddep.runs.clients import ClientPart, same_arrays
 from feddep.runs.data_to_predict import numbered, read_data, silo_names
 from feddep.runs.files import Record
 from feddep.runs.folder import RunFolder
+from feddep.runs.onnx_export import export_onnx
 from feddep.runs.prediction import mended_for
 from feddep.runs.predictions import Predictions, class_names
 from feddep.scenario.build import with_fewer_columns
@@ -149,14 +150,14 @@ class Result:
             graph: as for :meth:`predict`.
             client: as for :meth:`predict`.
         """
-        return self.called(self.predict(graph, client))
+        return self.called(self.predict(graph, client), graph)
 
-    def called(self, probabilities: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-        """The classes that :meth:`classes` gives to nodes with these probabilities."""
+    def called(self, probabilities: npt.NDArray[np.float64], graph: Graph) -> npt.NDArray[np.int64]:
+        """The classes that :meth:`classes` gives to nodes of a graph with these probabilities."""
         if self.threshold is None:
             most: npt.NDArray[np.int64] = probabilities.argmax(axis=1)
             return most
-        positive = int(self.record["measures"]["positive"])
+        positive = self._positive_in(graph)
         is_positive = probabilities[:, positive] >= self.threshold
         found: npt.NDArray[np.int64] = np.where(is_positive, positive, 1 - positive)
         return found
@@ -249,19 +250,56 @@ class Result:
         check_graph(graph)
         if number is None:
             number = self._owner_of(graph)
-        if number is None and len(self.models) > 1:
-            raise InputError(
-                f"{self.spec.method} trains a classifier for each silo; say whose data these are: "
-                f"{', '.join(names)}"
-            )
-        model = self.models[number or 0] if len(self.models) > 1 else self.model
+        model = self._model_of(number, names)
         trained = () if model.schema is None else model.schema.classes
+        found = self.predict(graph, number if number in self.clients else None)
+        threshold = self.threshold
         return Predictions(
             graph.node_ids,
             class_names(graph, model.spec.classes, trained),
-            self.predict(graph, number if number in self.clients else None),
+            found,
+            self.called(found, graph),
+            None if threshold is None else (self._positive_in(graph), threshold),
             number,
         )
+
+    def export(self, file: str | Path, silo: str | int | None = None) -> Path:
+        """Writes the classifier as an ONNX file, for programs without this library.
+
+        Args:
+            file: a name that ends in ``.onnx``.
+            silo: whose classifier, by name or number, where each silo has its own.
+
+        Returns:
+            The file.
+
+        Raises:
+            InputError: ``onnx`` is not installed, or the classifier cannot be written so.
+        """
+        names = silo_names(self.spec, int(self.record["clients"]))
+        model = self._model_of(None if silo is None else numbered(silo, names), names)
+        about: dict[str, Any] = {"method": self.spec.method}
+        if self.threshold is not None:
+            positive = int(self.record["measures"]["positive"])
+            about |= {"positive": positive, "threshold": self.threshold}
+        export_onnx(model, Path(file), about)
+        return Path(file)
+
+    def _model_of(self, number: int | None, names: list[str]) -> Classifier:
+        """The one classifier, or that of a silo where each has its own."""
+        if number is None and len(self.models) > 1:
+            raise InputError(
+                f"{self.spec.method} trains a classifier for each silo; say with --silo (silo=…) "
+                f"whose it is to be: {', '.join(names)}"
+            )
+        return self.models[number or 0] if len(self.models) > 1 else self.model
+
+    def _positive_in(self, graph: Graph) -> int:
+        """Number of the class that is looked for, among the graph's own classes."""
+        positive = int(self.record["measures"]["positive"])
+        ours = () if self.models[0].schema is None else self.models[0].schema.classes
+        theirs = () if graph.schema is None else graph.schema.classes
+        return theirs.index(ours[positive]) if ours and theirs else positive
 
     def _owner_of(self, graph: Graph) -> int | None:
         """The client that had this very graph in the run."""
