@@ -40,6 +40,7 @@ def test_the_server_s_part_gets_the_grid_and_nothing_calls_home(flower):
     assert seen == [GRID]
     assert flower["silos"] == 5
     assert flower["init_args"] == {
+        "address": "local",  # never a cluster that somebody else has started
         "num_cpus": 2,
         "include_dashboard": False,
         "log_to_driver": False,

@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from cluster import feddep
+from cluster import feddep, free_port
 
 from feddep.runs.records import without_times
 from missing import RAY
@@ -17,7 +19,7 @@ pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason=RAY)
 def simulated(out: Path, *options: str, **environment: str) -> dict:
     done = feddep(
         "run", "--runtime", "flower-sim", "--preset", "paper", "--json", "--out", out, *options,
-        env=os.environ | environment,
+        env=os.environ | environment, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
@@ -68,6 +70,22 @@ def test_silos_on_two_machines_give_what_silos_in_one_process_give(machines, tmp
     assert without_times(there) == known | {"generation": None, "measures": None}
     one, other = (tmp_path / name / "model.safetensors" for name in ("here", "there"))
     assert one.read_bytes() == other.read_bytes()
+
+
+def test_a_cluster_that_somebody_else_has_started_is_left_alone(tmp_path):
+    """Ray notes the address of the last cluster started on a machine; this one is gone."""
+    place = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # its sockets need short paths
+    try:
+        noted = place / "ray" / "ray_current_cluster"
+        noted.parent.mkdir()
+        noted.write_text(f"127.0.0.1:{free_port()}")
+        record = simulated(
+            tmp_path / "run", "--method", "fedavg", "--clients", "2", "--rounds", "1",
+            "--set", "synthetic.nodes=300", RAY_TMPDIR=str(place),
+        )  # fmt: skip
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    assert record["clients"] == 2
 
 
 @pytest.mark.parametrize("method", ["global", "oracle"])

@@ -40,6 +40,7 @@ _SYSTEM = (
     *(f"/etc/{name}" for name in ("ssl", "pki", "ca-certificates", "localtime", "alternatives")),
     *("/run/systemd/resolve", "/sys/devices/system/cpu"),
 )
+_PACKAGES = ("site-packages", "dist-packages")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 
 
@@ -76,8 +77,10 @@ def programs() -> list[str]:
     """Where Python, the installed packages and this one are: what every program has to read."""
     own = Path(__file__).resolve().parents[3]
     paths = sysconfig.get_paths()
+    # An environment may take packages from another one.
+    installed = {place for place in sys.path if Path(place).name in _PACKAGES}
     roots = {sys.prefix, sys.base_prefix, paths["purelib"], paths["platlib"], str(own)}
-    return [*_SYSTEM, *sorted(roots)]
+    return [*_SYSTEM, *sorted(roots | installed)]
 
 
 def enter(sandbox: Sandbox) -> None:

@@ -51,7 +51,13 @@ def simulate(
         except BaseException as error:
             errors.append(error)  # Flower would print it and exit
 
-    here = {"num_cpus": cores, "include_dashboard": False, "log_to_driver": False}
+    # Without "local", Ray would join whatever cluster somebody has started on this machine.
+    here = {
+        "address": "local",
+        "num_cpus": cores,
+        "include_dashboard": False,
+        "log_to_driver": False,
+    }
     started: Any = {"address": address} if address else here
     try:
         run_simulation(
