@@ -16,7 +16,7 @@ import numpy as np
 from feddep.graph.graph import Graph, Part
 from feddep.graph.sampling import Lists, separate_ego_graphs
 from feddep.models.sgd import SageSgd
-from feddep.privacy.noise import NoiseStream, noised_sum, sum_type
+from feddep.privacy.noise import NoiseStream, below, noised_sum, sum_type
 
 _AT_ONCE = 64  # examples, whose ego-graphs are held side by side
 
@@ -59,7 +59,7 @@ def dp_sgd(
             for start in range(0, len(chosen), _AT_ONCE):
                 part = chosen[start : start + _AT_ONCE]
                 ego, owner = separate_ego_graphs(graph, part, layers, inner)
-                sgd.add_clipped(ego, owner, total, clip)
+                sgd.add_clipped(ego, owner, total, below(rng, clip))
         for weight, change in zip(weights.arrays(), total.arrays(), strict=True):
             if decay:
                 weight *= np.float32(1 - rate * decay)

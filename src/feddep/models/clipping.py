@@ -61,7 +61,11 @@ class SparseProduct(NamedTuple):
 def sum_clipped(
     examples: int, products: tuple[Product, ...], sparse: SparseProduct, clip: float
 ) -> None:
-    """Adds each example's gradient, shortened to ``clip``, to the totals."""
+    """Adds each example's gradient, shortened to ``clip``, to the totals.
+
+    Shares and products have the totals' precision: in float32 a share below 10⁻³⁸, of a long
+    gradient or a tiny C, has few digits left and may be rounded to more than twice what it is.
+    """
     room = np.empty((0, sparse.total.shape[1]), np.float32)
     slots = np.full(len(sparse.total), -1, np.int32)
     for example in range(examples):
@@ -73,7 +77,7 @@ def sum_clipped(
         norm = np.sqrt(square)
         if not np.isfinite(norm):
             continue
-        share = np.float32(clip / norm if norm > clip else 1.0)
+        share = products[0].total.dtype.type(clip / norm if norm > clip else 1.0)
         for i in range(len(found)):
             add_one(sparse.total[found[i]], share, room[i])
         for product in products:

@@ -10,12 +10,11 @@ Three things must hold for any weights, also for those that a hostile server mak
   more, and large weights turn that into another gradient.
 - *A gradient that is not finite is left out.* 0 · ∞ would be NaN, and everybody would see it.
 
-So an example adds at most C, up to the rounding of one product, and depends on its own ego-graph
-only. The sum rounds too: in float32 a batch of m examples may turn one of them into up to
-C(1 + m² 2⁻²⁴), in float64 into C(1 + m² 2⁻⁵³). What a promise rests on is therefore summed in
-float64; a simulation, which promises nothing, in float32. The gradient of a weight matrix is Aᵀ G,
-with A the layer's input and G the gradient of its output, a row for each node that the example's
-loss depends on.
+So an example adds at most C, but for the rounding of the sum: in float32 a batch of m examples may
+turn one of them into up to C(1 + m² 2⁻²⁴), in float64 into C(1 + m² 2⁻⁵³). What a promise rests on
+is therefore shared out and summed in float64; a simulation, which promises nothing, in float32.
+The gradient of a weight matrix is Aᵀ G, with A the layer's input and G the gradient of its output,
+a row for each node that the example's loss depends on.
 """
 
 from typing import Any

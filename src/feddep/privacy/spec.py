@@ -101,7 +101,7 @@ class PrivacySpec:
     delta: Annotated[float, Gt(0), Lt(1)] = 1e-5
     delta_prime: Annotated[float, Gt(0), Lt(1)] = 1e-5
     noise: Annotated[float, Ge(0)] = 2.0
-    clip: Annotated[float, Gt(0)] = 1.0
+    clip: Annotated[float, Ge(1e-30), Le(1e30)] = 1.0
     keep_edge: Annotated[float, Ge(0), Lt(1)] = 0.0
     occurrences: Annotated[int, Ge(0)] = 0
     # Without repr, which names random streams: keys that others do not read leave theirs alone.
