@@ -6,7 +6,7 @@ FEDERATION := tests/end_to_end/federation
 # A file stays with one worker, as its tests share what is slow to make.
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: test-faults
+.PHONY: test-faults setup-locked lock lock-check audit-dependencies
 .PHONY: help setup demo check test test-portable test-federation docs reproduce bench clean
 
 help:
@@ -15,6 +15,9 @@ help:
 	@echo "make test-portable   the numeric tests as on other processors"
 	@echo "make test-federation   server and silos as real processes, and what happens when they die"
 	@echo "make test-faults   10,000 seeds of lost messages, killed parties, full and damaged disks"
+	@echo "make setup-locked   install the exact versions of requirements/, by hash"
+	@echo "make lock, make lock-check   write these lists anew; check them against the index"
+	@echo "make audit-dependencies   has a locked version a known vulnerability?"
 	@echo "make docs    rebuild tables and figures of README, docs and study from stored records"
 	@echo "make reproduce   run whatever the study of the paper still lacks; can be stopped and resumed"
 	@echo "make bench   speed and memory, as ratios measured in one run"
@@ -24,6 +27,28 @@ setup: $(INSTALLED)
 $(INSTALLED): pyproject.toml study/pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable '.[dev]' --editable study
+	touch $@
+
+# The versions and files of requirements/development.txt, and no others.
+setup-locked:
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/development.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable . --editable study
+	touch $(INSTALLED) .venv/.simulation
+
+lock: setup
+	$(BIN)/python requirements/lock.py write
+
+lock-check: setup
+	$(BIN)/python requirements/lock.py check
+
+# An environment of its own, so that what is audited is not changed by the auditor.
+audit-dependencies: .venv/audit/.installed
+	.venv/audit/bin/python requirements/lock.py audit $(if $(DATABASE),--database $(DATABASE))
+
+.venv/audit/.installed:
+	$(PYTHON) -m venv .venv/audit
+	.venv/audit/bin/python -m pip install --quiet 'pip-audit>=2.9,<3'
 	touch $@
 
 demo: setup
