@@ -18,7 +18,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.logging import RichHandler
 
-from feddep.cli import data, deployment, predict, privacy, run, sweeps, tables, value
+from feddep.cli import data, deployment, links, predict, privacy, run, sweeps, tables, value
 from feddep.cli.console import err_console, note, say
 from feddep.errors import FeddepError, InputError, InterruptedRunError
 
@@ -27,6 +27,7 @@ for part in (
     run,
     predict,
     value,
+    links,
     data,
     tables,
     privacy,

@@ -30,7 +30,7 @@ def predict(
     """
     from feddep.runs.data_to_predict import silo_names
     from feddep.runs.opening import open_run
-    from feddep.runs.predictions import check_ending
+    from feddep.runs.table_files import check_ending
 
     check_ending(out)
     check_file(out)

@@ -35,6 +35,9 @@ Floats = npt.NDArray[np.float64]
 Longs = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
+COLUMNS = "heard/columns"
+"""In a silo's memory: what it heard about its nodes' counterparties, a row for each node."""
+
 _SAID = "counterparties/"
 _TYPICAL = 64  # features by which a class is shown; a row of all would fill the memory
 
@@ -108,10 +111,10 @@ class Codes:
 
     def heard(self, found: Counterparties, silo: Silo, memory: Memory) -> Memory:
         """See :class:`LinkTalk`."""
-        memory = remembered(found, memory, silo)
-        own, rows, answered = beliefs_by_link(silo, memory)
-        missing = columns_of(own, rows, answered, silo.graph.nodes)
-        return {**memory, "missing_embeddings": missing, "counts": count_of(own[answered], silo)}
+        memory = with_columns(silo, remembered(found, memory, silo))
+        own, _, answered = beliefs_by_link(silo, memory)
+        counts = count_of(own[answered], silo)
+        return {**memory, "missing_embeddings": memory[COLUMNS], "counts": counts}
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ class CodesAsNodes(Codes):
 
     def heard(self, found: Counterparties, silo: Silo, memory: Memory) -> Memory:
         """See :class:`LinkTalk`."""
-        memory = remembered(found, memory, silo)
+        memory = with_columns(silo, remembered(found, memory, silo))
         believed = beliefs(silo, memory)
         rows = features_to(typical_features(silo, believed[found.answered]))
         added = {"links": links_to_new(found), **rows}
@@ -219,6 +222,12 @@ def remembered(found: Counterparties, memory: Memory, silo: Silo) -> Memory:
     }
     kept = {name: array for name, array in memory.items() if not name.startswith(_SAID)}
     return {**kept, **{f"{_SAID}{name}": array for name, array in new.items()}}
+
+
+def with_columns(silo: Silo, memory: Memory) -> Memory:
+    """The memory with :func:`~feddep.learning.link_codes.columns_of` all that was heard so far."""
+    own, rows, answered = beliefs_by_link(silo, memory)
+    return {**memory, COLUMNS: columns_of(own, rows, answered, silo.graph.nodes)}
 
 
 def beliefs(silo: Silo, memory: Memory) -> Floats:

@@ -10,12 +10,15 @@ import numpy as np
 from feddep.errors import DataError
 from feddep.federation.messages import Arrays, group, grouped
 from feddep.graph.csr import csr_problem
+from feddep.graph.graph import Array
+from feddep.learning.link_mending import COLUMNS
 from feddep.learning.mending import GENERATOR, MENDING
 from feddep.learning.spec import LearningSpec
 from feddep.models.generator import DeepGenerator
 from feddep.runs.weight_files import check_weights, read_arrays, shapes_of, write_arrays
 
 _MENDING, _WEIGHTS = "mending.safetensors", "generator.safetensors"
+_HEARD = "links.safetensors"
 _SPARSE = {"added/indptr", "added/indices", "added/data"}
 
 Draws = Literal["seed", "secret"]
@@ -31,12 +34,15 @@ class ClientPart:
             round. None if they were not kept; then ``generator`` is from the last round.
         generator: the weights of its generator, for methods that have one.
         draws: whether its random draws came from the run's seed or from a secret of its own.
+        heard: ``(n, w)``, what linked silos told it about its nodes' counterparties until the last
+            round; None if they told nothing.
     """
 
     graph: str | None = None
     mending: Arrays | None = None
     generator: Arrays = field(default_factory=dict)
     draws: Draws = "seed"
+    heard: Array | None = None
 
     @classmethod
     def from_memory(
@@ -47,13 +53,15 @@ class ClientPart:
         Args:
             graph: fingerprint of the client's graph.
             memory: what was kept in the best round; None if nothing was.
-            last: its memory after the last round, for the generator if nothing was kept.
+            last: its memory after the last round, for what it heard, and for the generator if
+                nothing was kept.
             draws: where its random draws came from.
         """
+        heard = (last or {}).get(COLUMNS)
         if memory is None:
-            return cls(graph, None, group(last or {}, GENERATOR), draws)
+            return cls(graph, None, group(last or {}, GENERATOR), draws, heard)
         mending = {name: array for name, array in memory.items() if name in MENDING}
-        return cls(graph, mending, group(memory, GENERATOR), draws)
+        return cls(graph, mending, group(memory, GENERATOR), draws, heard)
 
     @property
     def memory(self) -> Arrays:
@@ -64,7 +72,9 @@ class ClientPart:
         if not isinstance(other, ClientPart):
             return NotImplemented
         facts = [(part.graph, part.draws, part.mending is None) for part in (self, other)]
-        return facts[0] == facts[1] and same_arrays(self.memory, other.memory)
+        heard = [{} if p.heard is None else {"heard": p.heard} for p in (self, other)]
+        same = same_arrays(self.memory, other.memory) and same_arrays(*heard)
+        return facts[0] == facts[1] and same
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -73,6 +83,8 @@ class ClientPart:
         folder.mkdir(parents=True, exist_ok=True)
         if self.generator:
             write_arrays(folder / _WEIGHTS, self.generator)
+        if self.heard is not None:
+            write_arrays(folder / _HEARD, {"columns": self.heard})
         if self.graph is None:
             return
         parts = "unknown" if self.mending is None else " ".join(sorted(self.mending))
@@ -90,12 +102,13 @@ class ClientPart:
         if (folder / _WEIGHTS).exists():
             generator, _ = read_arrays(folder / _WEIGHTS)
             check_weights(folder / _WEIGHTS, generator, generator_shapes(learning))
+        heard = _read_heard(folder / _HEARD, learning)
         if not (folder / _MENDING).exists():
-            return cls(generator=generator)
+            return cls(generator=generator, heard=heard)
         arrays, about = read_arrays(folder / _MENDING)
         mending = _checked(folder / _MENDING, arrays, about, learning)
         draws: Draws = "secret" if about["draws"] == "secret" else "seed"
-        return cls(about["graph"], mending, generator, draws)
+        return cls(about["graph"], mending, generator, draws, heard)
 
 
 def same_arrays(one: Arrays, other: Arrays) -> bool:
@@ -110,6 +123,19 @@ def generator_shapes(learning: LearningSpec) -> Mapping[str, tuple[int, ...]]:
     """The names and shapes of a generator's weights."""
     width = learning.embedding_width
     return shapes_of(DeepGenerator(learning.model, learning.generator, learning.features, width))
+
+
+def _read_heard(file: Path, learning: LearningSpec) -> Array | None:
+    """What a client heard over links; refused if no client of such a run could have heard it."""
+    if not file.exists():
+        return None
+    arrays, _ = read_arrays(file)
+    try:
+        _expect(arrays, "columns", None, learning.links.columns(learning.classes))
+    except (LookupError, ValueError) as error:
+        raise DataError(f"{file} does not fit the run's spec: {error}") from None
+    found: Array = arrays["columns"]
+    return found
 
 
 def _checked(

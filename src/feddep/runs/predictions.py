@@ -3,20 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet
 
-from feddep.errors import InputError
 from feddep.graph.graph import Array, Graph
-from feddep.runs.files import drafted
-
-ENDINGS = (".csv", ".parquet")
+from feddep.runs.table_files import write_table
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,44 +61,10 @@ class Predictions:
         Raises:
             InputError: the name ends in something else.
         """
-        check_ending(file)
-        table = pa.table({name: pa.array(values) for name, values in self.columns.items()})
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with drafted(file) as opened:
-            _write(table, opened, parquet=file.suffix == ".parquet")
-
-
-def check_ending(file: Path) -> None:
-    """Refuses a file that is neither CSV nor Parquet."""
-    if file.suffix not in ENDINGS:
-        raise InputError(f"expected a file that ends in {' or '.join(ENDINGS)} (got {file})")
+        write_table(self.columns, file)
 
 
 def class_names(graph: Graph, classes: int, trained: Sequence[str]) -> list[str]:
     """What classes are called: as the graph does, as the model does, or by number."""
     own = () if graph.schema is None else graph.schema.classes
     return list(own or trained or map(str, range(classes)))
-
-
-def _write(table: pa.Table, file: BinaryIO, *, parquet: bool) -> None:
-    if parquet:
-        pyarrow.parquet.write_table(table, file)
-        return
-    file.write((",".join(map(_quoted, table.column_names)) + "\n").encode())
-    # pyarrow quotes either every text or none, and refuses none where a text needs it.
-    plain = all(_is_plain(column) for column in table.columns)
-    options = pyarrow.csv.WriteOptions(
-        include_header=False, quoting_style="none" if plain else "needed"
-    )
-    pyarrow.csv.write_csv(table, file, options)
-
-
-def _is_plain(column: pa.ChunkedArray) -> bool:
-    if not pa.types.is_string(column.type):
-        return True
-    return not pc.any(pc.match_substring_regex(column, '[,"\r\n]')).as_py()
-
-
-def _quoted(name: str) -> str:
-    needs = any(sign in name for sign in ',"\r\n')
-    return '"' + name.replace('"', '""') + '"' if needs else name
