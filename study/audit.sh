@@ -1,6 +1,7 @@
 #!/bin/sh
 # The audits of the project: pictures go to runs/audit/, what was found to study/audits/, from
-# where `make docs` takes it. About half an hour on one core. Names choose some of them:
+# where `make docs` takes it. About half an hour on one core. Names choose some of them, and those
+# whose audit.json is in runs/audit/ are not run again, so what was stopped can be gone on with:
 #
 #     study/audit.sh dp-4 dp-4-large
 #
@@ -23,17 +24,20 @@ audit() {
   name=$1
   shift
   case "$chosen" in "  " | *" $name "*) ;; *) return 0 ;; esac
-  "$feddep" audit --seed $seed --out "runs/audit/$name" "$@"
+  [ -f "runs/audit/$name/audit.json" ] ||
+    "$feddep" audit --seed $seed --out "runs/audit/$name" "$@"
   mkdir -p study/audits
   cp "runs/audit/$name/audit.json" "study/audits/$name.json"
 }
 
 audit 0-leak --method fedavg --dataset cora --plant-leak
-for epsilon in 1 4; do
-  audit rr-$epsilon --method fedavg --dataset cora --runs 20 --share 0.2 --canaries 300 \
-    --mechanism randomised-response --epsilon $epsilon
-done
 small="--method fedavg --dataset synthetic --set synthetic.nodes=600 --set model.hidden=8 --runs 20"
+flipped="$small --share 0.2 --rounds 5 --mechanism randomised-response"
+for epsilon in 1 4; do
+  audit rr-$epsilon $flipped --epsilon $epsilon
+  audit rr-$epsilon-sparse $flipped --epsilon $epsilon --set privacy.keep_edge=0.3
+  audit rr-$epsilon-large $flipped --epsilon $epsilon --crafted large
+done
 # One batch of all examples, in which an edge can change two: the attack is then nearly the best
 # that there is. Few canaries, because each is in the way of the others.
 noised="$small --share 0.2 --canaries 60 --rounds 5 --mechanism dp-sgd --set privacy.occurrences=1 \
@@ -48,6 +52,15 @@ summed="$small --share 0.2 --rounds 5 --mechanism aggregation-perturbation --set
 for epsilon in 1 4; do
   audit sums-$epsilon $summed --epsilon $epsilon
   audit sums-$epsilon-degree-5 $summed --epsilon $epsilon --set privacy.max_degree=5
+done
+# What linked silos tell each other, to a silo that asks and to the server; without noise first.
+linked="--method feddep-linked --links known --secrets classes --dataset synthetic \
+  --set synthetic.nodes=600 --set model.hidden=8 --runs 20 --share 0.2 --rounds 2"
+audit 0-codes $linked --set links.noise=none
+for epsilon in 1 4; do
+  audit codes-$epsilon $linked --set links.epsilon=$epsilon
+  audit codes-$epsilon-both $linked --set links.epsilon=$epsilon --set links.code=both \
+    --set links.refreshes=2
 done
 
 # Every method that sends more than a classifier, with fewer runs.

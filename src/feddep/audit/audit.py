@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from feddep.audit.findings import findings, roc
+from feddep.audit.linked import run_linked_trial
 from feddep.audit.picture import draw
 from feddep.audit.trial import Plan, run_trial
 from feddep.errors import InputError
@@ -37,10 +38,11 @@ def audit(
     """
     if runs < 1:
         raise InputError(f"an audit needs at least one run (got {runs})")
+    run_one = run_trial if plan.secrets == "edges" else run_linked_trial
     trials, seconds = [], []
     for number in range(runs):
         started = time.perf_counter()
-        trials.append(run_trial(spec.with_settings({"seed": spec.seed + number}), plan))
+        trials.append(run_one(spec.with_settings({"seed": spec.seed + number}), plan))
         seconds.append(round(time.perf_counter() - started, 3))
         tell()
     found = _about(spec, plan, runs) | findings(trials, plan)
@@ -53,7 +55,11 @@ def audit(
 
 
 def _about(spec: RunSpec, plan: Plan, runs: int) -> dict[str, Any]:
-    mechanism = spec.privacy.mechanism
+    mechanism: str = spec.privacy.mechanism
+    relation = "one undirected edge inside a client"
+    if plan.secrets == "classes":
+        mechanism = "k-ary response" if spec.links.noise != "none" else "answers without noise"
+        relation = "the class of one node that others have a link to, in answers about it"
     server = "" if plan.crafted is None else f", a server with {plan.crafted} weights"
     title = f"{spec.method} on {spec.dataset}, {mechanism}{server}, {runs} run{'s' * (runs > 1)}"
     return {
@@ -64,5 +70,5 @@ def _about(spec: RunSpec, plan: Plan, runs: int) -> dict[str, Any]:
         "rounds": spec.training.rounds,
         "seeds": [spec.seed + number for number in range(runs)],
         "mechanism": mechanism,
-        "relation": "one undirected edge inside a client",
+        "relation": relation,
     }

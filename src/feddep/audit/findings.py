@@ -10,6 +10,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from feddep.audit.attacks import ATTACKS
 from feddep.audit.inversion import summary
 from feddep.audit.knowledge import Floats
+from feddep.audit.linked import ANSWERS, ATTACKERS, SEALED
 from feddep.audit.pairs import Bools
 from feddep.audit.trial import Plan, Trial
 from feddep.privacy.accountant import Guarantee
@@ -23,8 +24,13 @@ FEW_FALSE = 0.01
 
 HEADINGS = ("attack", "right guesses", "ε at least", "p of the claim", "AUC", "found at 1% false")
 
-
+_THRESHOLDS: dict[str, float | None] = {
+    **{name: attack.threshold for name, attack in ATTACKS.items()},
+    **dict.fromkeys(ATTACKERS),
+}
 _WHO = {
+    ANSWERS: "A silo that asks",
+    SEALED: "The server, which reads what it carries,",
     "lists": "The positive control, handed the lists as the mechanism left them,",
     "noised sums": "The positive control, handed the sums as the mechanism left them,",
     "sums": "The attack on the planted leak",
@@ -56,7 +62,7 @@ def findings(trials: Sequence[Trial], plan: Plan) -> dict[str, Any]:
     """Everything that the trials prove, as plain data for ``audit.json``."""
     claim = weakest([trial.claim for trial in trials])
     canaries = sum(len(trial.included) for trial in trials)
-    names = [name for name in ATTACKS if all(name in trial.scores for trial in trials)]
+    names = [name for name in _THRESHOLDS if all(name in trial.scores for trial in trials)]
     made = max(_guesses(trials, name, plan).made for name in names)
     return {
         "runs": len(trials),
@@ -97,7 +103,8 @@ def sentences(found: dict[str, Any]) -> list[str]:
     claim = found["claim"]["epsilon"]
     lines = []
     if claim is None:
-        lines.append("Nothing is claimed about edges, so there is no claim to refute.")
+        about = "nodes" if ANSWERS in found["attacks"] else "edges"
+        lines.append(f"Nothing is claimed about {about}, so there is no claim to refute.")
     for name, outcome in found["attacks"].items():
         who = _WHO.get(name, f"The {name} attack")
         proved = f"that ε is at least {outcome['bound']:.2f}" if outcome["bound"] else "nothing"
@@ -135,13 +142,12 @@ def _outcome(trials: Sequence[Trial], name: str, plan: Plan, claim: Guarantee) -
 
 
 def _guesses(trials: Sequence[Trial], name: str, plan: Plan) -> Guesses:
-    threshold = ATTACKS[name].threshold
     return pooled(
         guess(
             trial.scores[name][: len(trial.included)],
             trial.included,
             share=plan.share,
-            threshold=threshold,
+            threshold=_THRESHOLDS[name],
         )
         for trial in trials
     )

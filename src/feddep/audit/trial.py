@@ -15,7 +15,7 @@ from feddep.audit.knowledge import Floats, Knowledge, Served
 from feddep.audit.pairs import Bools, Pairs, draw_canaries, draw_decoys, with_edges
 from feddep.audit.planted import LISTS, NOISED, SUMS, with_leaks
 from feddep.audit.transcript import Recorder
-from feddep.errors import InputError
+from feddep.errors import InputError, unknown
 from feddep.federation.messages import Arrays, Request, State, group
 from feddep.federation.metering import Meter, Transport
 from feddep.federation.run_phases import Progress, run_phases
@@ -33,6 +33,8 @@ from feddep.seeding import Seeds
 NEGATIVES = 1000
 """True positives at 1% false positives need this many pairs that are not edges."""
 
+SECRETS = ("edges", "classes")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -45,12 +47,15 @@ class Plan:
         leak: plant a leak: every client also releases its raw neighbour sums.
         crafted: how the server makes up the classifiers that it sends, one of
             :data:`~.crafted.CRAFTS`; None sends those of the method.
+        secrets: what coins decide: ``edges`` inside clients, or the confirmed ``classes`` of nodes
+            that linked silos tell each other of (:mod:`~.linked`).
     """
 
     canaries: int | None = None
     share: float = 1.0
     leak: bool = False
     crafted: str | None = None
+    secrets: str = "edges"
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:  # before hours of runs, not after
@@ -59,6 +64,13 @@ class Plan:
             )
         if self.crafted is not None:
             craft_named(self.crafted)
+        if self.secrets not in SECRETS:
+            raise unknown("kind of secrets", self.secrets, SECRETS)
+        if self.secrets != "edges" and (self.leak or self.crafted):
+            raise InputError(
+                "a planted leak and a crafted server are about edges; leave them out of an audit "
+                "of classes"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +80,7 @@ class Trial:
     Attributes:
         included: ``(m,)``, the coins.
         scores: by attack, ``(m + decoys,)``; the canaries come first.
-        claim: what is promised about one undirected edge.
+        claim: what is promised about one undirected edge, or about one node.
         inversions: one for each client that released prototypes.
     """
 

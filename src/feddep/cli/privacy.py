@@ -12,6 +12,7 @@ from feddep.cli.options import (
     Clients,
     Dataset,
     Epsilon,
+    Links,
     Mechanism,
     Method,
     Partition,
@@ -166,6 +167,14 @@ def audit(
         str | None,
         typer.Option(help="The server makes its classifiers up: large, cancelling or overflowing."),
     ] = None,
+    secrets: Annotated[
+        str,
+        typer.Option(
+            help="What coins decide: edges inside silos, or the classes of nodes that linked silos "
+            "tell each other of."
+        ),
+    ] = "edges",
+    links: Links = None,
     out: Annotated[Path | None, typer.Option(help="Folder; default: under runs/.")] = None,
     as_json: AsJson = False,
     settings: Settings = None,
@@ -193,7 +202,7 @@ def audit(
     spec = spec_of(given_settings(**context.params))
     folder = out or folder_for("audit", spec)
     check_writable(folder)
-    plan = Plan(canaries=canaries, share=share, leak=plant_leak, crafted=crafted)
+    plan = Plan(canaries=canaries, share=share, leak=plant_leak, crafted=crafted, secrets=secrets)
     with counted(runs) as tell:
         found = carry_out_audit(spec, plan, runs=runs, folder=folder, tell=tell)
     if as_json:
