@@ -128,18 +128,15 @@ class TestStopping:
             phase.rounds(learning_spec_for(spec, small_shards.graph, method))
             for phase in method.phases
         )
+        stopped = partial(run, method, small_shards, stop_requested=lambda: True)
         for attempt in range(rounds):
-            folder = RunFolder.claim(tmp_path / "run", spec, resume=attempt > 0)
-            with pytest.raises(InterruptedRunError):
-                run(
-                    method,
-                    small_shards,
-                    workers=1 + attempt % 2,
-                    folder=folder,
-                    stop_requested=lambda: True,
-                )
-        folder = RunFolder.claim(tmp_path / "run", spec, resume=True)
-        assert_same(result, run(method, small_shards, folder=folder))
+            with (
+                pytest.raises(InterruptedRunError),
+                RunFolder.claim(tmp_path / "run", spec, resume=attempt > 0) as folder,
+            ):
+                stopped(workers=1 + attempt % 2, folder=folder)
+        with RunFolder.claim(tmp_path / "run", spec, resume=True) as folder:
+            assert_same(result, run(method, small_shards, folder=folder))
 
 
 @pytest.fixture(scope="module")

@@ -35,8 +35,7 @@ def spec(small_shards) -> RunSpec:
 
 
 def run(channel, spec, path, registry, *, resume=False, wait_policy=QUICK):
-    folder = RunFolder.claim(path, spec, resume=resume)
-    with folder:
+    with RunFolder.claim(path, spec, resume=resume) as folder:
         return federate(channel, spec, folder, registry=registry, wait_policy=wait_policy)
 
 

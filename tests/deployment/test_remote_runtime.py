@@ -58,9 +58,9 @@ def spec_of(method: str, **more) -> RunSpec:
 def federated(
     channel: DirectChannel, spec: RunSpec, path: Path, shards, *, resume=False, wait_policy=PATIENT
 ):
-    folder = RunFolder.claim(path, spec, resume=resume)
     known = initial_server_state(shards, METHODS[spec.method])
-    return federate(channel, spec, folder, wait_policy=wait_policy, known=known)
+    with RunFolder.claim(path, spec, resume=resume) as folder:
+        return federate(channel, spec, folder, wait_policy=wait_policy, known=known)
 
 
 def weights(path: Path):

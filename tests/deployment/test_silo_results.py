@@ -49,9 +49,9 @@ class Federation:
         self.channel = DirectChannel(silos)
 
     def run(self, *, resume: bool = False) -> None:
-        folder = RunFolder.claim(self.folder / "server", self.spec, resume=resume)
         known = initial_server_state(self.shards, METHODS[self.spec.method])
-        federate(self.channel, self.spec, folder, known=known)
+        with RunFolder.claim(self.folder / "server", self.spec, resume=resume) as folder:
+            federate(self.channel, self.spec, folder, known=known)
 
     def results(self, client: int) -> Path:
         (found,) = (self.folder / f"silo-{client}").iterdir()
