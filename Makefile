@@ -5,6 +5,7 @@ INSTALLED := .venv/.installed
 FEDERATION := tests/end_to_end/federation
 # A file stays with one worker, as its tests share what is slow to make.
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+PORTABLE := tests/end_to_end/test_other_processors.py
 
 .PHONY: test-faults setup-locked lock lock-check audit-dependencies
 .PHONY: help setup demo check test test-portable test-federation docs reproduce bench clean
@@ -62,11 +63,11 @@ check: setup
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/pytest $(PARALLEL) --ignore $(FEDERATION) --cov --cov-report=term:skip-covered --cov-fail-under=90
+	$(BIN)/pytest $(PARALLEL) --ignore $(FEDERATION) --ignore $(PORTABLE) --cov --cov-report=term:skip-covered --cov-fail-under=90
 
-# The numeric tests as on processors with other instructions; part of `make test`, too.
+# The numeric tests once more for each set of instructions, as on other processors.
 test-portable: setup
-	$(BIN)/pytest tests/end_to_end/test_other_processors.py -n 2
+	$(BIN)/pytest $(PORTABLE) --durations=0 -n 2
 
 # Faults of network, disks and parties by seed; a seed that fails names the command that repeats it.
 test-faults: setup

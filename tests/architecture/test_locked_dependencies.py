@@ -33,7 +33,8 @@ def asked(*extras: str) -> list[Requirement]:
 
 def _of(project: dict, extra: str) -> list[str]:
     rows = project["optional-dependencies"][extra]
-    inner = [e for row in rows if (own := Requirement(row)).name == "feddep" for e in own.extras]
+    own = [asked for row in rows if (asked := Requirement(row)).name == "feddep"]
+    inner = sorted(extra for asked in own for extra in asked.extras)  # one order in every process
     return [*rows, *(row for name in inner for row in _of(project, name))]
 
 
