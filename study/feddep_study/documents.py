@@ -16,7 +16,7 @@ from feddep.reports.summary import summary_table
 from feddep.reports.table import Table
 from feddep.runs.files import write_atomically
 from feddep_study.against_paper import beside_paper, reached
-from feddep_study.audits import audits_table
+from feddep_study.audits import audits_in_short, audits_table
 from feddep_study.batches import full_batch_table
 from feddep_study.claims.verdicts import findings, summary, verdict_tables
 from feddep_study.figures.accuracy import ZOOM
@@ -104,6 +104,7 @@ OVERVIEWS: dict[str, Callable[[Library], str]] = {
     "claims": _claims,
     "figures": figure_texts,
     "audits": lambda library: audits_table(library.audits),
+    "audits_short": lambda library: audits_in_short(library.audits),
     "counted": lambda sources: f"{summary(findings(sources))}\n",
     "generated": _generated,
     "generated_short": generated_in_short,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from calls import Feddep, Outcome
-from feddep.deployment.operations import doctor, programs
+from feddep.deployment.operations import doctor, programs, silo_programs
 from feddep.deployment.operations.checks import Check
 from feddep.deployment.operations.kit import Kit, init, read_kit
 from feddep.deployment.protocol.disclosure_log import DisclosureLog
@@ -340,14 +340,14 @@ class TestStarting:
         assert done.err == "the server is ready\nerror: the server ended with exit code 3\n"
 
     def test_so_is_a_silo_that_ends(self, feddep, kit, monkeypatch):
-        monkeypatch.setattr(programs, "Silo", Ended)
+        monkeypatch.setattr(silo_programs, "Silo", Ended)
         done = feddep("silo", kit.silos["a"] / "silo.toml")
         assert done.code == 1
         assert "the silo is ready\nerror: the silo ended with exit code 3" in done.err
         assert Ended.told == (kit.silos["a"] / "silo.toml",)
 
     def test_a_silo_with_other_data(self, feddep, kit, monkeypatch):
-        monkeypatch.setattr(programs, "Silo", Ended)
+        monkeypatch.setattr(silo_programs, "Silo", Ended)
         feddep("silo", kit.silos["a"] / "silo.toml", "--data", "elsewhere")
         assert Ended.told == (kit.silos["a"] / "state" / "silo.toml",)
 

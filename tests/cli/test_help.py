@@ -16,7 +16,7 @@ from feddep.scenario.spec import RunSpec
 
 PANELS = {
     "Train": {"run", "compare", "methods"},
-    "Use": {"predict", "value"},
+    "Use": {"predict", "export", "value", "links"},
     "Data": {"check", "data", "import", "partition", "schema"},
     "Privacy": {"privacy", "statement", "audit"},
     "Sweeps and reports": {"sweep", "tune", "costs", "report"},
@@ -41,6 +41,7 @@ def test_the_commands_stand_in_panels_and_those_that_moved_are_not_shown(feddep:
     titles = re.split(r"╭─ ([\w ]+?) ─+╮", feddep("--help").out)
     shown = dict(zip(titles[1::2], titles[2::2], strict=True))
     assert list(shown) == ["Options", *PANELS]
+    assert "feddep[onnx]" in shown["Use"], "brackets are no markup"
     for panel, names in PANELS.items():
         assert set(re.findall(r"^│ (\w+) ", shown[panel], flags=re.MULTILINE)) == names
 
@@ -83,7 +84,7 @@ def test_the_names_that_options_offer_are_those_that_there_are():
         ("feddep run --mecha", {"--mechanism"}),
         ("feddep run --mechanism r", {"randomised-response"}),
         ("feddep run --partition l", {"louvain", "label-skew"}),
-        ("feddep audit --method fedg", {"fedgnn", "fedgnn-update", "fedgraph", "fedgsl"}),
+        ("feddep audit --method fedgr", {"fedgraph", "fedgraph-linked"}),
         ("feddep data get c", {"cora", "citeseer"}),
     ],
 )

@@ -61,7 +61,7 @@ def export(
         str | None, typer.Option(help="Whose classifier, where each silo has its own.")
     ] = None,
 ) -> None:
-    """Write the classifier as an ONNX file, for programs without feddep (needs `feddep[onnx]`).
+    r"""Write the classifier as an ONNX file, for programs without feddep (needs `feddep\[onnx]`).
 
     It takes nodes with the features of their neighbours; missing neighbours are not generated.
     """
