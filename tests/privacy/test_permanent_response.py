@@ -23,7 +23,7 @@ def answers(value, *, ids=IDS, values=3, epsilon=1.0, key=KEY):
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
 def test_each_value_becomes_every_other_as_often_as_the_matrix_says(values, epsilon):
     matrix = response_matrix(epsilon, values)
-    assert np.allclose(matrix.sum(axis=1), 1)
+    assert matrix.sum(axis=1) == pytest.approx(1)
     assert matrix.max() / matrix.min() == pytest.approx(np.exp(epsilon))
     for value in (0, values - 1):
         found = answers(value, values=values, epsilon=epsilon)

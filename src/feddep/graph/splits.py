@@ -7,10 +7,11 @@ labelled nodes take part, n of them; the others stay ``Part.NONE``.
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Gt, Le
 
 from feddep.errors import InputError, unknown
 from feddep.graph.graph import Graph, Part
@@ -35,9 +36,12 @@ class SplitSpec:
         kind: ``stratified`` divides every class 60/20/20, ``random`` all labelled nodes at once,
             ``quota`` repeats the authors' split (which leaves some classes without test nodes);
             ``given`` stands for the split that a graph brings with it.
+        train: share of the labelled nodes that train. Below 0.6, the others of the 60% are as if
+            nobody knew their class; validation and test nodes are the same.
     """
 
     kind: Literal["stratified", "random", "quota", "given"] = "stratified"
+    train: Annotated[float, Gt(0), Le(0.6)] = 0.6
 
 
 def draw(graph: Graph, spec: SplitSpec, seeds: Seeds) -> Split:
@@ -51,6 +55,8 @@ def draw(graph: Graph, spec: SplitSpec, seeds: Seeds) -> Split:
         raise InputError(f"a split needs labelled nodes (got none in {graph.name!r})")
     split = np.full(graph.nodes, Part.NONE, np.int8)
     split[labelled] = KINDS[spec.kind](graph, graph.labels[labelled], seeds.stream("split"))
+    if spec.train < TRAIN_SHARE:
+        split = _with_fewer_labels(split, graph.labels, spec.train, seeds.stream("split", "train"))
     _check_every_class_trains(graph, split, spec.kind)
     return split
 
@@ -106,6 +112,17 @@ KINDS: dict[str, Callable[[Graph, Counts, np.random.Generator], Split]] = {
     "random": _random,
     "quota": _quota,
 }
+
+
+def _with_fewer_labels(
+    split: Split, labels: Counts, share: float, rng: np.random.Generator
+) -> Split:
+    """Keeps of each class's training nodes what makes them this share of all, rounded up."""
+    train = np.flatnonzero(split == Part.TRAIN)
+    kept = np.ceil(np.bincount(labels[train]) * (share / float(TRAIN_SHARE)) - 1e-9)
+    left = split.copy()
+    left[train[_rank_in_class(labels[train], rng) >= kept[labels[train]]]] = Part.NONE
+    return left
 
 
 def _apportion(sizes: Counts, total: int) -> Counts:

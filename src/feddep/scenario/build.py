@@ -120,6 +120,7 @@ def build(spec: RunSpec) -> Shards:
     A shard folder brings its own partition and split, a graph folder its split if it has one.
     """
     if _is_shard_folder(spec.dataset):
+        _refuse_fewer_labels(spec.split, spec.dataset)
         shards = read_shards(Path(spec.dataset))
     else:
         shards = split_and_partition(
@@ -164,12 +165,21 @@ def split_and_partition(
     seeds = Seeds(seed)
     split = split_spec.kind
     if (graph.split != Part.NONE).any():
+        _refuse_fewer_labels(split_spec, graph.name)
         split = "given"
     else:
         graph = graph.with_split(splits.draw(graph, split_spec, seeds))
     owner = partition.assign(graph, partition_spec, seeds)
     shards = Shards(graph, owner, partition_spec.kind, seed, split)
     return shards.with_known_links() if partition_spec.links == "known" else shards
+
+
+def _refuse_fewer_labels(spec: splits.SplitSpec, whose: str) -> None:
+    if spec.train != splits.SplitSpec().train:
+        raise InputError(
+            f"{whose} brings a split of its own, so split.train = {spec.train} cannot hold; "
+            "leave it out"
+        )
 
 
 def check_links(shards: Shards, method: Method) -> None:
