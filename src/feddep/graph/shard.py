@@ -41,6 +41,7 @@ from feddep.graph.folder import (
     write_id_pairs,
 )
 from feddep.graph.graph import Array, Features, Graph
+from feddep.graph.marks import Marks
 from feddep.graph.outside import OutsideLinks
 
 Ints = npt.NDArray[np.int32]
@@ -334,7 +335,9 @@ def whole_graph(
         name: of the whole graph.
     """
     row_of = np.argsort(order)
-    starts = np.cumsum([0, *(client.nodes for client in clients)])
+    sizes = [client.nodes for client in clients]
+    starts = np.cumsum([0, *sizes])
+    marks = Marks.joined([client.marks for client in clients], sizes)
     edges = [order[start + c.edge_list()] for start, c in zip(starts, clients, strict=False)]
     return Graph.from_edges(
         np.concatenate([*edges, between]),
@@ -345,6 +348,7 @@ def whole_graph(
         split=np.concatenate([client.split for client in clients])[row_of],
         name=name,
         schema=clients[0].schema,
+        marks=marks and marks.among(row_of),
     )
 
 
