@@ -32,7 +32,7 @@ def reproduce(
 ) -> None:
     """Run, or continue, the sweeps behind the paper's tables and figures.
 
-    Names: data, impairment, table1, quota, table2, hops, privacy, curves, costs, pays,
+    Names: data, impairment, payments, table1, quota, table2, hops, privacy, curves, costs, pays,
     another sweep in declarations/, or all.
     """
     from feddep.reports.summary import summary_table
@@ -50,6 +50,8 @@ def reproduce(
         _data_table(folder, quick=quick)
     if "impairment" in wanted:
         _impairment(folder, quick=quick)
+    if "payments" in wanted:
+        _payments(folder, quick=quick)
     for name, declared in sweeps_of(wanted, folder, quick=quick).items():
         left = seconds_left(declared, at_once or cores())
         guess = "" if left is None else f", about {left / 60:.0f} minutes left"
@@ -88,6 +90,26 @@ def _impairment(folder: Path, *, quick: bool) -> None:
     rows = list(impairment.measure(names, [0] if quick else range(3)))
     data_table.store(rows, results / "impairment.json")
     say(f"impairment\n{impairment.impairment_table(rows).markdown()}")
+
+
+def _payments(folder: Path, *, quick: bool) -> None:
+    """The part that scores by average precision and grows trees; it goes on where it stopped."""
+    from feddep_study import payments
+    from feddep_study.data_table import store
+    from feddep_study.payments_tables import payments_tables
+    from feddep_study.source import stored_rows
+
+    results = folder / "results" / "quick" if quick else folder / "results"
+    check_writable(results)
+    file, place = results / "payments.json", payments.data_folder()
+    rows = stored_rows(file)
+    left = payments.missing(rows, place, quick=quick)
+    note(f"payments: {len(left)} runs left; rows in {file}")
+    for found in payments.measure(left, place):
+        rows += found
+        store(rows, file)
+    for table in payments_tables(rows):
+        say(f"{table.title}\n{table.markdown()}")
 
 
 @app.command()

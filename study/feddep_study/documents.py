@@ -16,7 +16,12 @@ from feddep.reports.summary import summary_table
 from feddep.reports.table import Table
 from feddep.runs.files import write_atomically
 from feddep_study.against_paper import beside_paper, reached
+<<<<<<< HEAD
 from feddep_study.audits import audits_in_short, audits_table
+=======
+from feddep_study.audits import audits_table
+from feddep_study.bars import bars_table
+>>>>>>> c
 from feddep_study.batches import full_batch_table
 from feddep_study.claims.verdicts import findings, summary, verdict_tables
 from feddep_study.figures.accuracy import ZOOM
@@ -28,7 +33,9 @@ from feddep_study.generation import (
 )
 from feddep_study.impairment import impairment_table
 from feddep_study.leads import leads, leads_in_short
+from feddep_study.linked import linked_tables
 from feddep_study.paper_tables import NOT_RUN, paper_grids
+from feddep_study.payments_tables import payments_text
 from feddep_study.readme import FILES, FOLDER, figure_texts, main_table, shown
 from feddep_study.sections import privacy_table, section_of
 from feddep_study.source import Library, Source
@@ -69,6 +76,7 @@ KINDS: dict[str, Callable[[Source], str]] = {
     "main": lambda source: main_table(source).markdown(),
     "generation": generation_text,
     "batches": lambda source: full_batch_table(source).markdown(),
+    "linked": lambda source: titled(linked_tables(source)),
 }
 
 
@@ -110,6 +118,8 @@ OVERVIEWS: dict[str, Callable[[Library], str]] = {
     "generated_short": generated_in_short,
     "reached_short": _reached_by_feddep,
     "impairment": _impairment,
+    "payments": lambda library: payments_text(library.payments),
+    "bars": lambda library: bars_table(library, library.payments).markdown(),
     "leads": lambda sources: leads(sources).markdown(),
     "leads_short": leads_in_short,
 }

@@ -9,6 +9,7 @@ from feddep_study.source import declared_sweep
 PARTS: Mapping[str, Sequence[str]] = {
     "data": (),  # the data table of the appendix, which needs no training
     "impairment": (),  # what could be learnt of it, which needs no federation
+    "payments": (),  # what banks find that know their payments to each other
     "table1": ("table1",),
     "quota": ("quota",),  # Table 1 under the authors' split
     "table2": ("table2",),

@@ -26,6 +26,7 @@ from feddep_study.gain_by_lost_edges import (
     lost_edges_figure,
     weaker_features_figure,
 )
+from feddep_study.linked import gain_by_epsilon, linked_tables
 from feddep_study.paper_tables import cluster_grids, paper_grids
 from feddep_study.source import Source
 from feddep_study.statistics.paired import pairs
@@ -248,6 +249,22 @@ PLANS: Mapping[str, Plan] = {
         "Is it worth it?",
         "The same after 200 rounds: the more clients, the fewer steps a round has at each of them.",
         (bother_figure, lost_edges_figure, weaker_features_figure, gain_tables),
+    ),
+    "links": Plan(
+        "Linked silos",
+        "What private codes of the nodes at the other end of a known edge are worth, by ε.",
+        (gain_by_epsilon, linked_tables),
+    ),
+    "links_lost": Plan(
+        "Linked silos, by lost edges",
+        "The same with 3 to 20 silos and on more data: the more edges are lost, the more is there "
+        "to gain.",
+        (gain_by_epsilon, linked_tables),
+    ),
+    "links_labels": Plan(
+        "Linked silos, by label rate",
+        "The same with fewer labelled nodes: codes tell confirmed classes where there are any.",
+        (gain_by_epsilon, linked_tables),
     ),
     "foundation": Plan(
         "Local, FedAvg and Global",

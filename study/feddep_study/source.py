@@ -58,18 +58,21 @@ class Source:
             return self.lost_shares.get((record["dataset"], record["clients"], record["seed"]))
         return None
 
-    def scores(self, place: Callable[[RunSpec], Place | None]) -> Mapping[Place, Scores]:
-        """Seeds and test scores on the whole graph by place; None for what is not run yet.
+    def scores(
+        self, place: Callable[[RunSpec], Place | None], metric: str = "global"
+    ) -> Mapping[Place, Scores]:
+        """Seeds and test scores by place; None for what is not run yet.
 
         Args:
             place: of the runs with a spec; None for those that are not looked at.
+            metric: ``global``, on the whole graph, or ``silo``, on the own silo.
         """
         found: dict[Place, dict[int, float | None]] = {}
         for settings, record in [*((cell, None) for cell in self.cells), *self.rows]:
             spec = RunSpec().with_settings(settings)
             own = place(spec)
             if own is not None:
-                score = None if record is None else score_of(record)
+                score = None if record is None else score_of(record, metric)
                 found.setdefault(own, {})[spec.seed] = score
         return found
 
@@ -132,9 +135,18 @@ class Library(Mapping[str, Source]):
     @property
     def impairment(self) -> list[dict[str, Any]]:
         """What can be learnt from an impaired graph: the stored rows, none before they are made."""
-        file = self._study / "results" / "impairment.json"
-        rows: list[dict[str, Any]] = json.loads(file.read_text()) if file.exists() else []
-        return rows
+        return stored_rows(self._study / "results" / "impairment.json")
+
+    @property
+    def payments(self) -> list[dict[str, Any]]:
+        """What finds launderers: the stored rows."""
+        return stored_rows(self._study / "results" / "payments.json")
+
+
+def stored_rows(file: Path) -> list[dict[str, Any]]:
+    """The rows of a part that is no sweep; none before they are made."""
+    rows: list[dict[str, Any]] = json.loads(file.read_text()) if file.exists() else []
+    return rows
 
 
 def _source(study: Path, name: str, *, quick: bool) -> Source:

@@ -107,7 +107,7 @@ def test_places_of_several_kinds_are_found_and_filled_each_by_itself(study):
 
 
 def test_an_unknown_kind_is_refused_with_the_known_ones(study):
-    with pytest.raises(InputError, match=r"tiny: expected means, .*batches \(got medians\)"):
+    with pytest.raises(InputError, match=r"tiny: expected means, .*linked \(got medians\)"):
         filled(of_kind("medians"), Library(study))
     with pytest.raises(InputError, match=r"all: expected claims, .*leads_short \(got means\)"):
         filled(of_all("means"), Library(study))
@@ -151,8 +151,8 @@ def test_readme_findings_docs_and_tables_are_filled(study):
 def test_the_figures_are_drawn_that_there_are_runs_for(study):
     drawn = study.parent / "docs/figures"
     drawn.mkdir()
-    (drawn / "pays.svg").write_text("of runs that no longer count")
-    for name, method in (("table1", "fedavg"), ("longer", "feddep")):
+    (drawn / "linked.svg").write_text("of runs that no longer count")
+    for name, method in (("table1", "fedavg"), ("links", "linked-oracle")):
         (study / f"declarations/{name}.toml").write_text(
             f'[grid]\ndataset = ["cora"]\npreset = ["paper"]\nmethod = ["{method}"]\nseed = [0]\n'
         )

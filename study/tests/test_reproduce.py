@@ -20,7 +20,7 @@ def declared():
 
 def test_every_part_of_the_paper_is_declared(declared):
     sweeps = ["table1", "quota", "table2", "hops", "privacy", "curves", "costs", "pays"]
-    assert list(PARTS) == ["data", "impairment", *sweeps]
+    assert list(PARTS) == ["data", "impairment", "payments", *sweeps]
     assert list(declared) == [*sweeps, "longer"]
 
 

@@ -24,13 +24,19 @@ TABLE1 = """
     method = ["fedavg"]
     seed = [0, 1]
     """
-LONGER = """
+LINKS = """
+    [fixed]
+    preset = "paper"
+    "partition.links" = "known"
+    "partition.kind" = "random"
     [[grid]]
-    dataset = ["cora"]
-    "training.rounds" = [200]
-    "partition.kind" = ["louvain", "random"]
-    "partition.clients" = [3, 10]
-    method = ["local", "fedavg", "feddep"]
+    dataset = ["cora", "citeseer"]
+    method = ["feddep-linked"]
+    "links.epsilon" = [2.0, 4.0]
+    seed = [0, 1]
+    [[grid]]
+    dataset = ["cora", "citeseer"]
+    method = ["fedavg", "local", "linked-oracle"]
     seed = [0, 1]
     """
 
@@ -39,7 +45,7 @@ LONGER = """
 def study(tmp_path):
     (tmp_path / "paper.toml").write_text((STUDY / "paper.toml").read_text())
     (tmp_path / "declarations").mkdir()
-    for name, text in {"table1": TABLE1, "longer": LONGER}.items():
+    for name, text in {"table1": TABLE1, "links": LINKS}.items():
         (tmp_path / f"declarations/{name}.toml").write_text(text)
     (tmp_path / "results").mkdir()
     return tmp_path
@@ -109,21 +115,24 @@ def test_methods_are_drawn_over_the_seeds_that_all_of_them_have(study):
     assert not any("2 seeds" in tip for tip in tips)
 
 
-def test_the_study_over_lost_edges_comes_second(study):
+def test_what_linked_silos_gain_by_epsilon_comes_second(study):
     fill(study, "table1")
-    fill(study, "longer")
-    _, pays = shown(Library(study))
-    assert "not run yet" not in pays.caption
-    federate, mend = pays.figure.panels
-    assert federate.title == "cora: federate at all?"
-    assert {one.keys[0] for one in federate.series} == {"fedavg"}
-    assert mend.title == "cora: mend lost links?"
-    assert {one.keys[0] for one in mend.series} == {"feddep"}
+    fill(study, "links")
+    _, gain = shown(Library(study))
+    assert "not run yet" not in gain.caption
+    assert [panel.title for panel in gain.figure.panels] == [
+        "cora, random, M = 5",
+        "citeseer, random, M = 5",
+    ]
+    linked, level = gain.figure.panels[0].series
+    assert linked.keys == ("feddep-linked",)
+    assert [point.x for point in linked.points] == [1.0, 2.0]  # log2 of ε
+    assert level.keys == ("linked-oracle",)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5])
 @pytest.mark.parametrize(
-    ("sweep", "drawn"), [("table1", {"accuracy.svg"}), ("longer", {"pays.svg"})]
+    ("sweep", "drawn"), [("table1", {"accuracy.svg"}), ("links", {"linked.svg"})]
 )
 def test_any_part_of_the_runs_will_do_and_the_rest_is_said_to_be_missing(
     study, sweep, drawn, share
@@ -137,16 +146,14 @@ def test_any_part_of_the_runs_will_do_and_the_rest_is_said_to_be_missing(
 
 
 def test_runs_that_a_figure_does_not_show_are_not_missed(study):
-    weak = LONGER.replace("seed =", "feature_share = [0.1]\n    seed =")
-    (study / "declarations/longer.toml").write_text(LONGER + weak)
-    fill(study, "longer", 0.5)
+    fill(study, "links")
     in_short = cells_of(study, "table1", preset="paper", **{"partition.clients": 5})
     write(study, "table1", *in_short)
     assert "not run yet" not in figure_texts(Library(study))
-    assert figures(Library(study)).keys() == {"accuracy.svg", "pays.svg"}
+    assert figures(Library(study)).keys() == {"accuracy.svg", "linked.svg"}
 
 
 def test_the_same_records_are_drawn_alike(study):
     fill(study, "table1")
-    fill(study, "longer")
+    fill(study, "links")
     assert figures(Library(study)) == figures(Library(study))

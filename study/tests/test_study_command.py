@@ -95,7 +95,7 @@ def test_any_declared_sweep_can_be_run(command: Study, folder: Path, tried: list
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "name what to reproduce: data, impairment"),
+        ([], "name what to reproduce: data, impairment, payments"),
         (["hopps"], "unknown part of the study 'hopps'"),
         (["table2"], "cannot read the sweep study/declarations/table2.toml"),
         (["mine", "--quick"], "unknown part of the study 'mine'"),

@@ -11,6 +11,7 @@ import feddep as library
 from calls import Feddep
 from feddep.errors import InputError
 from feddep.graph.graph import Graph
+from feddep.graph.marks import Marks
 from feddep.graph.shard import Shards, write_shards
 from feddep.reports.value_page import answers, silos_table, value_markdown, value_page
 from feddep.seeding import Seeds
@@ -23,14 +24,20 @@ SETTINGS = {"training.rounds": 3, "model.hidden": 8, "training.learning_rate": 0
 
 
 def banks(nodes: int = 240, clients: int = 3) -> Shards:
-    """A rare class that one column tells, and half of its links go to others of it."""
+    """A rare class that one column tells, and half of its links go to others of it.
+
+    Every launderer is of a ring of three.
+    """
     rng = np.random.default_rng(1)
     labels = (np.arange(nodes) % 8 == 0).astype(np.int64)
     features = rng.normal(size=(nodes, 4)).astype(np.float32)
     features[:, 0] += 2 * labels
     split = (np.arange(nodes) // 8 % 3 + 1).astype(np.int8)
     edges = rng.integers(0, nodes, size=(nodes * 2, 2))
-    graph = Graph.from_edges(edges, features, labels, classes=2, split=split, name="banks")
+    rings = np.where(labels == 1, np.char.add("ring ", (np.arange(nodes) // 24).astype(str)), "")
+    graph = Graph.from_edges(
+        edges, features, labels, classes=2, split=split, name="banks", marks=Marks.of(nodes, rings)
+    )
     return Shards(graph, (np.arange(nodes) // (nodes // clients)).astype(np.int32), "given", 0)
 
 
@@ -191,3 +198,20 @@ def test_what_cannot_be_compared_is_refused(feddep: Feddep, run: Path, tmp_path:
     with pytest.raises(InputError, match="each silo asks for itself"):
         value_of(folder)
     assert feddep("value", folder, "--data", tmp_path, "--runs", 2).code == 2
+
+
+def test_a_split_like_the_future_stands_beside_the_run_s(feddep: Feddep, run: Path):
+    done = feddep("value", run, "--workers", 1, "--split-by", "case")
+    assert done.code == 0, done.err
+    assert "training fedavg, split by case" in done.err
+    assert "divided by case" in done.out
+    found = json.loads((run / "value.json").read_text())
+    assert found["beside"]["split"] == "by case"
+    assert [way["name"] for way in found["ways"]] == [w["name"] for w in found["beside"]["ways"]]
+    assert found["ways"][0]["score"] != found["beside"]["ways"][0]["score"]
+    assert "The same with nodes divided by case" in (run / "value.html").read_text()
+    assert "The same with nodes divided by case" in (run / "value.md").read_text()
+    again = feddep("value", run, "--workers", 1, "--split-by", "case", "--json")
+    assert "training" not in again.err
+    refused = feddep("value", run, "--workers", 1, "--split-by", "time")
+    assert (refused.code, "does not say what time" in refused.err) == (2, True)

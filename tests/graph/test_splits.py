@@ -145,6 +145,34 @@ class TestProperties:
             assert graph.with_split(split).members(Part.TRAIN).size > 0
 
 
+class TestFewerLabels:
+    def fewer(self, labels, share, seed=0, kind="stratified"):
+        return draw(labelled(labels), SplitSpec(kind=kind, train=share), Seeds(seed))
+
+    def test_keeps_a_share_of_each_class_and_the_same_validation_and_test_nodes(self):
+        labels = np.repeat([0, 1], [100, 20])
+        all_of_them, few = split_of(labels), self.fewer(labels, 0.1)
+        assert table(labels, few) == [[10, 20, 20], [2, 4, 4]]
+        for part in (Part.VAL, Part.TEST):
+            np.testing.assert_array_equal(few == part, all_of_them == part)
+        assert set(np.flatnonzero(few == Part.TRAIN)) < set(np.flatnonzero(all_of_them == 1))
+
+    def test_every_class_that_trains_keeps_a_node(self):
+        labels = np.repeat([0, 1], [100, 3])
+        assert table(labels, self.fewer(labels, 0.01))[1][0] == 1
+
+    def test_the_whole_share_is_the_split_as_it_was(self):
+        labels = np.repeat([0, 1], [31, 17])
+        np.testing.assert_array_equal(self.fewer(labels, 0.6), split_of(labels))
+
+    @given(st.sampled_from(KINDS), st.sampled_from([0.1, 0.2, 0.4]))
+    def test_every_kind_of_split_can_have_fewer(self, kind, share):
+        labels = [0] * 60 + [1] * 60
+        few, whole = self.fewer(labels, share, kind=kind), split_of(labels, kind)
+        least = (whole == Part.TRAIN).sum() * share / 0.6
+        assert least <= (few == Part.TRAIN).sum() < least + 2  # each class is rounded up
+
+
 class TestErrors:
     def test_unknown_kind(self):
         with pytest.raises(InputError, match="unknown split 'public'; known: quota, random, strat"):

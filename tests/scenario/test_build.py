@@ -313,3 +313,14 @@ def test_a_share_of_the_feature_columns_is_kept(small_shards):
     assert (fewer.features != again.features).nnz == 0
     other = build.build(replace(spec, seed=1)).graph
     assert (fewer.features.sum(axis=0) != other.features.sum(axis=0)).any()
+
+
+def test_fewer_labels_are_for_splits_that_are_drawn_here(tmp_path: Path, small_shards: Shards):
+    spec = RunSpec().with_settings({"split.train": 0.1})
+    few = build.build(spec.with_settings({"dataset": "synthetic"})).graph
+    assert (few.split == Part.TRAIN).sum() < 0.15 * few.nodes
+    write_shards(small_shards, tmp_path / "shards")
+    with pytest.raises(InputError, match=r"brings a split of its own, so split.train = 0.1"):
+        build.build(spec.with_settings({"dataset": str(tmp_path / "shards")}))
+    with pytest.raises(InputError, match="leave it out"):
+        build.split_and_partition(small_shards.graph, spec.partition, spec.split, seed=0)

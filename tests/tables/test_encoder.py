@@ -247,3 +247,37 @@ def test_what_is_useless_is_said_plainly(tmp_path):
     told = " ".join(sentences(fit(open_tables(bank))))
     assert "all labelled nodes are of one class, '0'" in told
     assert "no edges inside this silo" in told
+
+
+RINGS = """id,age,ring,known,label,split
+a1,41,r1,2024-01-05,0,train
+a2,30,r1,2024-02-01,1,train
+a3,33,,2024-03-01T12:00:00,0,test
+a4,58,r2,,1,train
+a5,29,r3,2024-04-01,0,val
+a6,71,r2,2024-05-01,1,
+"""
+
+
+def test_cases_and_times_are_no_features_but_a_split_may_follow_them(tmp_path):
+    bank = write_bank(tmp_path / "north", accounts=RINGS)
+    plain = fit(open_tables(bank, case="ring", since="known"))
+    assert plain.graph.schema.features == ("age",)
+    assert plain.graph.marks.case.tolist() == ["r1", "r1", "", "r2", "r3", "r2"]
+    assert plain.graph.marks.time[0] == 1704412800.0
+    assert plain.graph.marks.time[2] - plain.graph.marks.time[1] == 29.5 * 86400
+    assert np.isnan(plain.graph.marks.time[3])
+    assert plain.graph.split.tolist() == [1, 1, 3, 1, 2, 0]  # as the table says
+    later = fit(open_tables(bank, since="known", split_by="time"))
+    assert later.graph.split.tolist() == [1, 1, 1, 0, 2, 3]
+    assert any("(drawn by time)" in told for told in sentences(later))
+    import_folder(bank, tmp_path / "graph", case="ring", since="known")
+    assert read_graph(tmp_path / "graph").marks.kinds == ["case", "time"]
+
+
+def test_a_time_that_is_none_is_refused_with_its_line(tmp_path):
+    bank = write_bank(tmp_path / "north", accounts=RINGS.replace("2024-02-01", "1.2.2024"))
+    with pytest.raises(InputError, match=r"accounts\.csv, line 3: expected a number, a date such"):
+        fit(open_tables(bank, since="known"))
+    with pytest.raises(InputError, match="as case"):
+        fit(open_tables(bank, case="nothing"))

@@ -11,7 +11,10 @@ from feddep.errors import InputError
 
 schema_app = typer.Typer(no_args_is_help=True)
 
-_OPTIONS = ("id", "label", "split", "source", "target", "weight", "time")
+_OPTIONS = (
+    *("id", "label", "split", "case", "since", "split_by"),
+    *("source", "target", "weight", "time"),
+)
 
 Out = Annotated[Path, typer.Option(help="New graph folder.")]
 SchemaFile = Annotated[

@@ -8,6 +8,7 @@ A *graph folder* holds::
     features.npz    the parts of a SciPy CSR array, rows as in nodes.csv; or
     features.npy    a dense float32 array
     outside.csv     node,silo,id       (links to nodes of other silos, if the owner knows them)
+    marks.csv       case,time          (what nodes may be divided by, rows as in nodes.csv)
 """
 
 from collections.abc import Sequence
@@ -36,6 +37,7 @@ from feddep.graph.files import (
     write_manifest,
 )
 from feddep.graph.graph import Array, Features, Graph, Part
+from feddep.graph.marks import Marks
 from feddep.graph.outside import OutsideLinks
 from feddep.graph.schema import Column, Schema
 from feddep.reading import check_unpacked
@@ -46,11 +48,13 @@ Longs = npt.NDArray[np.int64]
 NODE_COLUMNS = ("id", "label", "split")
 EDGE_COLUMNS = ("source", "target")
 OUTSIDE_COLUMNS = ("node", "silo", "id")
+MARK_COLUMNS = ("case", "time")
 PART_NAMES = {Part.NONE: "", Part.TRAIN: "train", Part.VAL: "val", Part.TEST: "test"}
 
 _NODES = "nodes.csv"
 _EDGES = "edges.csv"
 _OUTSIDE = "outside.csv"
+_MARKS = "marks.csv"
 _SPARSE = "features.npz"
 _DENSE = "features.npy"
 
@@ -99,8 +103,9 @@ def read_graph(folder: AnyPath) -> Graph:
     folder = Path(folder)
     manifest = read_manifest(folder, _GraphManifest)
     features = _SPARSE if _SPARSE in manifest.files else _DENSE
-    linked = {_OUTSIDE} if manifest.outside_ids else set()
-    verify_files(folder, manifest.files, required={_NODES, _EDGES, features} | linked)
+    more = {_OUTSIDE} if manifest.outside_ids else set()
+    more |= {_MARKS} & manifest.files.keys()
+    verify_files(folder, manifest.files, required={_NODES, _EDGES, features} | more)
     ids, labels, split = _read_nodes(folder / _NODES, manifest.ids)
     _check_count(folder, "nodes", len(ids), manifest.nodes)
     pairs = read_id_pairs(folder / _EDGES, manifest.ids)
@@ -119,6 +124,7 @@ def read_graph(folder: AnyPath) -> Graph:
             name=manifest.name,
             outside=outside,
             schema=manifest.known_schema,
+            marks=_read_marks(folder / _MARKS) if _MARKS in more else None,
         )
     _check_count(folder, "edges", graph.edges, manifest.edges)
     _check_count(folder, "feature columns", graph.feature_count, manifest.feature_count)
@@ -142,6 +148,10 @@ def fill_graph_folder(graph: Graph, folder: Path) -> None:
     if graph.outside is not None:
         _write_outside(folder / _OUTSIDE, graph.outside, graph.node_ids)
         files.append(_OUTSIDE)
+    if graph.marks is not None:
+        _check_ids_can_be_written(graph.marks.case)
+        write_csv(folder / _MARKS, MARK_COLUMNS, (graph.marks.case, graph.marks.time))
+        files.append(_MARKS)
     manifest = _GraphManifest(
         name=graph.name,
         nodes=graph.nodes,
@@ -204,6 +214,13 @@ def _write_outside(path: Path, outside: OutsideLinks, node_ids: Array) -> None:
     _check_ids_can_be_written(np.array(outside.names, np.str_))
     columns = (node_ids[outside.nodes], outside.silo_names, outside.ids)
     write_csv(path, OUTSIDE_COLUMNS, columns)
+
+
+def _read_marks(path: Path) -> Marks:
+    """The marks in a file of our own."""
+    table = read_csv(path, MARK_COLUMNS, np.str_)
+    with as_data_error(path):
+        return Marks(table[:, 0], table[:, 1].astype(np.float64))
 
 
 def _read_outside(path: Path, node_ids: Array, ids: str) -> OutsideLinks:

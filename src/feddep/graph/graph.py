@@ -12,6 +12,7 @@ from numba import njit
 
 from feddep.errors import InputError
 from feddep.graph.csr import check_sparse
+from feddep.graph.marks import Marks
 from feddep.graph.outside import OutsideLinks
 from feddep.graph.schema import Schema
 
@@ -48,6 +49,7 @@ class Graph:
         name: what the graph is called in records.
         outside: links to nodes of other silos, where the owner knows them.
         schema: what the feature columns and classes mean; None where nobody said.
+        marks: what nodes may be divided by besides chance, where the owner says so.
     """
 
     indptr: npt.NDArray[np.int64]
@@ -60,6 +62,7 @@ class Graph:
     name: str = "graph"
     outside: OutsideLinks | None = None
     schema: Schema | None = None
+    marks: Marks | None = None
 
     def __post_init__(self) -> None:
         _check_adjacency(self.indptr, self.indices)
@@ -76,6 +79,8 @@ class Graph:
             raise InputError(f"node ids must be unique ({_first_repeat(self.node_ids)!r} repeats)")
         if self.outside is not None:
             self.outside.check(self.nodes)
+        if self.marks is not None and len(self.marks) != self.nodes:
+            raise InputError(f"expected marks of {self.nodes} nodes (got {len(self.marks)})")
         for array in (self.indptr, self.indices, self.labels, self.node_ids, self.split):
             array.flags.writeable = False
         if isinstance(self.features, np.ndarray):
@@ -97,6 +102,7 @@ class Graph:
         name: str = "graph",
         outside: OutsideLinks | None = None,
         schema: Schema | None = None,
+        marks: Marks | None = None,
     ) -> Self:
         """Builds a graph from ``(E, 2)`` node numbers; drops direction, repeats and self-loops.
 
@@ -119,6 +125,7 @@ class Graph:
             name=name,
             outside=outside,
             schema=schema,
+            marks=marks,
         )
 
     @property
@@ -165,7 +172,7 @@ class Graph:
     def subgraph(self, nodes: npt.ArrayLike, name: str | None = None) -> "Graph":
         """The graph induced by ``nodes``, renumbered in the order given.
 
-        Ids, split and outside links are kept.
+        Ids, split, outside links and marks are kept.
         """
         chosen = np.asarray(nodes, dtype=np.int64)
         inner = _as_matrix(self.indptr, self.indices)[chosen][:, chosen].tocsr()
@@ -181,6 +188,7 @@ class Graph:
             name=self.name if name is None else name,
             outside=self.outside and self.outside.among(chosen, self.nodes),
             schema=self.schema,
+            marks=self.marks and self.marks.among(chosen),
         )
 
     def with_edges(self, edges: npt.ArrayLike) -> "Graph":

@@ -41,6 +41,7 @@ from feddep.graph.folder import (
     write_id_pairs,
 )
 from feddep.graph.graph import Array, Features, Graph
+from feddep.graph.marks import Marks
 from feddep.graph.outside import OutsideLinks
 
 Ints = npt.NDArray[np.int32]
@@ -310,26 +311,45 @@ def _whole_graph(
     clients: Sequence[Graph], order: Ints, manifest: _ShardsManifest, folder: Path
 ) -> Graph:
     """Puts the clients' graphs and the lost edges together, in the order of :func:`_read_order`."""
-    row_of = np.argsort(order)
     if len({client.node_ids.dtype.kind for client in clients}) > 1:
         raise DataError(f"{folder}: some clients name nodes by integers and some by text")
-    ids = np.concatenate([client.node_ids for client in clients])[row_of]
-    starts = np.cumsum([0, *(client.nodes for client in clients)])
-    edges = [order[start + c.edge_list()] for start, c in zip(starts, clients, strict=False)]
+    between = np.zeros((0, 2), np.int32)
     if (folder / _LOST).exists():
+        ids = np.concatenate([client.node_ids for client in clients])[np.argsort(order)]
         pairs = read_id_pairs(folder / _LOST, "integer" if ids.dtype.kind == "i" else "text")
-        edges.append(numbers_of(pairs, ids, folder / _LOST))
+        between = numbers_of(pairs, ids, folder / _LOST)
     with as_data_error(folder):
-        return Graph.from_edges(
-            np.concatenate(edges),
-            _stack([client.features for client in clients])[row_of],
-            np.concatenate([client.labels for client in clients])[row_of],
-            classes=manifest.classes,
-            node_ids=ids,
-            split=np.concatenate([client.split for client in clients])[row_of],
-            name=manifest.data_set,
-            schema=clients[0].schema,
-        )
+        return whole_graph(clients, order, between, manifest.classes, manifest.data_set)
+
+
+def whole_graph(
+    clients: Sequence[Graph], order: Ints, between: Ints, classes: int, name: str
+) -> Graph:
+    """The graph of which the clients have parts.
+
+    Args:
+        clients: their graphs, with the same columns.
+        order: ``(n,)`` the place in the whole graph of every node, client by client.
+        between: ``(L, 2)`` the edges between clients, as node numbers in the whole graph.
+        classes: their number.
+        name: of the whole graph.
+    """
+    row_of = np.argsort(order)
+    sizes = [client.nodes for client in clients]
+    starts = np.cumsum([0, *sizes])
+    marks = Marks.joined([client.marks for client in clients], sizes)
+    edges = [order[start + c.edge_list()] for start, c in zip(starts, clients, strict=False)]
+    return Graph.from_edges(
+        np.concatenate([*edges, between]),
+        _stack([client.features for client in clients])[row_of],
+        np.concatenate([client.labels for client in clients])[row_of],
+        classes=classes,
+        node_ids=np.concatenate([client.node_ids for client in clients])[row_of],
+        split=np.concatenate([client.split for client in clients])[row_of],
+        name=name,
+        schema=clients[0].schema,
+        marks=marks and marks.among(row_of),
+    )
 
 
 def _stack(parts: Sequence[Features]) -> Features:

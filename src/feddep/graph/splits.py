@@ -7,13 +7,15 @@ labelled nodes take part, n of them; the others stay ``Part.NONE``.
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Gt, Le
 
 from feddep.errors import InputError, unknown
 from feddep.graph.graph import Graph, Part
+from feddep.graph.marks import Marks
 from feddep.seeding import Seeds
 
 Split = npt.NDArray[np.int8]
@@ -35,9 +37,15 @@ class SplitSpec:
         kind: ``stratified`` divides every class 60/20/20, ``random`` all labelled nodes at once,
             ``quota`` repeats the authors' split (which leaves some classes without test nodes);
             ``given`` stands for the split that a graph brings with it.
+        by: ``random``; or whole cases, or the order of time, for data that have these marks. Then
+            ``kind`` says how nodes of no case are divided, and a node without a time is in no part.
+        train: share of the labelled nodes that train. Below 0.6, the others of the 60% are as if
+            nobody knew their class; validation and test nodes are the same.
     """
 
     kind: Literal["stratified", "random", "quota", "given"] = "stratified"
+    by: Literal["random", "case", "time"] = "random"
+    train: Annotated[float, Gt(0), Le(0.6)] = 0.6
 
 
 def draw(graph: Graph, spec: SplitSpec, seeds: Seeds) -> Split:
@@ -51,7 +59,11 @@ def draw(graph: Graph, spec: SplitSpec, seeds: Seeds) -> Split:
         raise InputError(f"a split needs labelled nodes (got none in {graph.name!r})")
     split = np.full(graph.nodes, Part.NONE, np.int8)
     split[labelled] = KINDS[spec.kind](graph, graph.labels[labelled], seeds.stream("split"))
-    _check_every_class_trains(graph, split, spec.kind)
+    if spec.by != "random":
+        split = _BY[spec.by](graph, split, seeds)
+    if spec.train < TRAIN_SHARE:
+        split = _with_fewer_labels(split, graph.labels, spec.train, seeds.stream("split", "train"))
+    _check_every_class_trains(graph, split, spec.kind if spec.by == "random" else f"by {spec.by}")
     return split
 
 
@@ -106,6 +118,60 @@ KINDS: dict[str, Callable[[Graph, Counts, np.random.Generator], Split]] = {
     "random": _random,
     "quota": _quota,
 }
+
+
+def _by_case(graph: Graph, split: Split, seeds: Seeds) -> Split:
+    """The split with whole cases in one part, which follows from the case's name and the seed.
+
+    So silos that share a case put it into the same part without a word. A case trains with
+    probability 0.6 and validates or tests with 0.2 each.
+    """
+    case = _marks(graph, "case").case
+    names, place = np.unique(case, return_inverse=True)
+    drawn = np.array([_level(seeds, name) for name in names.tolist()])
+    ends = [float(TRAIN_SHARE), float(TRAIN_SHARE + VAL_SHARE)]
+    part = np.array([Part.TRAIN, Part.VAL, Part.TEST], np.int8)[np.searchsorted(ends, drawn)]
+    return np.where((case != "") & (graph.labels >= 0), part[place], split)
+
+
+def _level(seeds: Seeds, case: str) -> float:
+    """From 0 to 1, the same for the same name in every silo."""
+    return int.from_bytes(seeds.key("split", "case", case)[:8], "big") / 2**64
+
+
+def _by_time(graph: Graph, split: Split, seeds: Seeds) -> Split:
+    """The earliest 60% of a graph's labelled nodes train, the latest 20% test; equal times stay."""
+    time = _marks(graph, "time").time
+    known = np.flatnonzero((graph.labels >= 0) & ~np.isnan(time))
+    earlier = np.searchsorted(np.sort(time[known]), time[known]) / len(known)
+    ends = [float(TRAIN_SHARE), float(TRAIN_SHARE + VAL_SHARE)]
+    found = np.full(graph.nodes, Part.NONE, np.int8)
+    parts = np.array([Part.TRAIN, Part.VAL, Part.TEST], np.int8)
+    found[known] = parts[np.searchsorted(ends, earlier, side="right")]
+    return found
+
+
+def _marks(graph: Graph, kind: str) -> Marks:
+    if graph.marks is None or kind not in graph.marks.kinds:
+        raise InputError(
+            f"{graph.name} does not say what {kind} a node is of, so it cannot be split by it; "
+            f'name the column with {"case" if kind == "case" else "since"} = "…" in tables.toml'
+        )
+    return graph.marks
+
+
+_BY: dict[str, Callable[[Graph, Split, Seeds], Split]] = {"case": _by_case, "time": _by_time}
+
+
+def _with_fewer_labels(
+    split: Split, labels: Counts, share: float, rng: np.random.Generator
+) -> Split:
+    """Keeps of each class's training nodes what makes them this share of all, rounded up."""
+    train = np.flatnonzero(split == Part.TRAIN)
+    kept = np.ceil(np.bincount(labels[train]) * (share / float(TRAIN_SHARE)) - 1e-9)
+    left = split.copy()
+    left[train[_rank_in_class(labels[train], rng) >= kept[labels[train]]]] = Part.NONE
+    return left
 
 
 def _apportion(sizes: Counts, total: int) -> Counts:

@@ -1,7 +1,8 @@
 """What collaboration bought, as a page and as Markdown: the answer first, then the figures."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from feddep.reports.formatting import size
 from feddep.reports.intervals import intervals_svg
@@ -9,10 +10,12 @@ from feddep.reports.page import page, paragraph, table_html
 from feddep.reports.table import Table
 from feddep.runs.files import write_atomically
 from feddep.value.measure import Interval, Measured, Value
+from feddep.value.regime import RUN
 
 TITLE = "What did collaboration buy?"
 PAGE, TEXT = "value.html", "value.md"
 _FEW = 5
+_MANY = 0.25
 
 
 def write_value(value: Value, folder: Path) -> list[Path]:
@@ -34,6 +37,10 @@ def value_page(value: Value) -> str:
             _figure(value, method),
             table_html(silos_table(value)),
         ]
+    if value.beside is not None:
+        body += [f"<h2>{_split_title(value.beside)}</h2>"]
+        body += [paragraph(text) for text in answers(value.beside)]
+        body += [table_html(ways_table(value.beside))]
     body += ["<h2>How this was measured</h2>", *(paragraph(text) for text in method_notes(value))]
     return page(TITLE, body)
 
@@ -44,6 +51,10 @@ def value_markdown(value: Value) -> str:
     lines += ["## Ways of learning", "", ways_table(value).markdown()]
     if len(value.silos) > 1:
         lines += ["## Silo by silo", "", silos_table(value).markdown()]
+    if value.beside is not None:
+        lines += [f"## {_split_title(value.beside)}", ""]
+        lines += [f"{text}\n" for text in answers(value.beside)]
+        lines += [ways_table(value.beside).markdown()]
     lines += ["## How this was measured", "", *(f"{text}\n" for text in method_notes(value))]
     return "\n".join(lines)
 
@@ -187,24 +198,55 @@ def _price(method: Measured) -> str:
     return f"The price: {spent}{took}privacy: {method.privacy}."
 
 
+def _split_title(value: Value) -> str:
+    return f"The same with nodes divided {value.split}"
+
+
 def _regime(value: Value) -> Iterator[str]:
     found = value.regime
     if not found:
         return
-    wanted = sum(found["test_nodes_of_the_class"])
-    inside = sum(found["with_confirmed_neighbour_in_the_silo"])
-    text = (
-        f"Of {wanted} test nodes of class {value.positive}, {inside} have a counterparty in their "
-        "own silo that is known, from training, to be of that class"
-    )
-    if "with_confirmed_neighbour_anywhere" in found:
-        text += f"; {found['with_confirmed_neighbour_anywhere']} have one in some silo"
+    for counted in found["splits"]:
+        yield _known_counterparties(value, counted)
     yield (
-        f"{text}. Where many have one, sharing labels over known links is worth trying; where few "
-        "have, it misleads."
+        "Where many have one, sharing labels over known links is worth trying; where few have, it "
+        "misleads."
     )
+    few = list(_silos_without(value, found["splits"][-1]))
+    if few:
+        yield (
+            f"Fewer than {_MANY:.0%} of these test nodes have one, {_of_split(found['splits'][-1])}"
+            f", in {', '.join(few)}."
+        )
     if "links_out_of_the_silo" in found:
         yield f"The silos know {sum(found['links_out_of_the_silo']):,} links to other silos."
+
+
+def _of_split(counted: Mapping[str, Any]) -> str:
+    split = str(counted["split"])
+    return f"under the split {split}" if split == RUN else f"divided {split}"
+
+
+def _known_counterparties(value: Value, counted: Mapping[str, Any]) -> str:
+    wanted = sum(counted["test_nodes_of_the_class"])
+    inside = sum(counted["with_confirmed_neighbour_in_the_silo"])
+    text = (
+        f"Of {wanted} test nodes of class {value.positive}, {_of_split(counted)}, {inside} have a "
+        "counterparty in their own silo that is known, from training, to be of that class"
+    )
+    if "with_confirmed_neighbour_anywhere" in counted:
+        text += f"; {counted['with_confirmed_neighbour_anywhere']} have one in some silo"
+    return f"{text}."
+
+
+def _silos_without(value: Value, counted: Mapping[str, Any]) -> Iterator[str]:
+    """The silos few of whose test nodes have a confirmed counterparty."""
+    inside = counted["with_confirmed_neighbour_in_the_silo"]
+    known = counted.get("with_confirmed_neighbour_anywhere_by_silo", inside)
+    of = counted["test_nodes_of_the_class"]
+    for name, some, wanted in zip(value.silos, known, of, strict=True):
+        if wanted and some < _MANY * wanted:
+            yield name
 
 
 def _told(gain: Interval) -> str:

@@ -12,7 +12,7 @@ from feddep.tables.encoder import ENCODER, Encoder
 from feddep.tables.files import is_table_folder, open_tables
 from feddep.tables.settings import TableSettings
 
-_FOUND_ANEW = ("nodes", "edges", "label", "split")
+_FOUND_ANEW = ("nodes", "edges", "label", "split", "case", "since", "split_by")
 
 
 def read_data(folder: Path, run: Path | None, silo: int | None) -> Graph:

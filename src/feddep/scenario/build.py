@@ -121,6 +121,7 @@ def build(spec: RunSpec) -> Shards:
     """
     if _is_shard_folder(spec.dataset):
         shards = read_shards(Path(spec.dataset))
+        _refuse_fewer_labels(spec.split, spec.dataset)
     else:
         shards = split_and_partition(
             load(spec.dataset, spec.synthetic),
@@ -134,9 +135,13 @@ def build(spec: RunSpec) -> Shards:
 def prepare(shards: Shards, spec: RunSpec) -> Shards:
     """The shards with the features that the spec leaves them, in the order of their names.
 
+    A split by what nodes are marked with takes the place of the one that they bring.
+
     Raises:
         InputError: they cannot be trained on.
     """
+    if spec.split.by != "random":
+        shards = divided_by(shards, spec.split, seed=spec.seed)
     if shards.graph.schema is not None:
         shards = replace(shards, graph=canonical(shards.graph))
     if spec.feature_share < 1:
@@ -160,16 +165,37 @@ def split_and_partition(
     *,
     seed: int,
 ) -> Shards:
-    """Splits (unless the graph already has a split) and partitions a graph."""
+    """Splits a graph, unless it has a split and none by its marks is asked for; partitions it."""
     seeds = Seeds(seed)
-    split = split_spec.kind
-    if (graph.split != Part.NONE).any():
+    if (graph.split != Part.NONE).any() and split_spec.by == "random":
+        _refuse_fewer_labels(split_spec, graph.name)
         split = "given"
     else:
         graph = graph.with_split(splits.draw(graph, split_spec, seeds))
+        split = name_of_split(split_spec)
     owner = partition.assign(graph, partition_spec, seeds)
     shards = Shards(graph, owner, partition_spec.kind, seed, split)
     return shards.with_known_links() if partition_spec.links == "known" else shards
+
+
+def divided_by(shards: Shards, spec: splits.SplitSpec, *, seed: int) -> Shards:
+    """The shards with another split, by what their nodes are marked with."""
+    drawn = spec if spec.kind in splits.KINDS else replace(spec, kind="stratified")
+    graph = shards.graph.with_split(splits.draw(shards.graph, drawn, Seeds(seed)))
+    return replace(shards, graph=graph, split=name_of_split(spec))
+
+
+def name_of_split(spec: splits.SplitSpec) -> str:
+    """As records and manifests call it."""
+    return spec.kind if spec.by == "random" else f"by {spec.by}"
+
+
+def _refuse_fewer_labels(spec: splits.SplitSpec, whose: str) -> None:
+    if spec.by == "random" and spec.train != splits.SplitSpec().train:
+        raise InputError(
+            f"{whose} brings a split of its own, so split.train = {spec.train} cannot hold; "
+            "leave it out"
+        )
 
 
 def check_links(shards: Shards, method: Method) -> None:

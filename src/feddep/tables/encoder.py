@@ -187,6 +187,7 @@ def _encoded(
         name=tables.name,
         outside=edges.outside,
         schema=schema,
+        marks=nodes.marks,
     )
     kept = {name: _plain(value) for name, value in vars(settings).items()}
     return Encoded(graph, Encoder(schema, scales, kept), nodes, edges, found, notes)

@@ -1,8 +1,10 @@
 """Who the nodes are, their classes and their split: what is read before any feature."""
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +13,10 @@ import pyarrow as pa
 from feddep.errors import InputError
 from feddep.graph import splits
 from feddep.graph.graph import Graph, Part
+from feddep.graph.marks import Marks
 from feddep.graph.schema import in_order
 from feddep.seeding import Seeds
-from feddep.tables.cells import texts
+from feddep.tables.cells import as_numbers, is_text, texts
 from feddep.tables.files import SiloTables
 from feddep.tables.ids import NodeIds, names
 
@@ -37,7 +40,8 @@ class Nodes:
         labels: ``(n,)`` int64 class numbers, -1 where unknown.
         classes: the names of the classes.
         split: ``(n,)`` int8.
-        drawn: whether the split was drawn here.
+        drawn: how the split was drawn here; empty if the table has it.
+        marks: cases and times, if the table has them.
         notes: what was noticed, in words.
     """
 
@@ -45,7 +49,8 @@ class Nodes:
     labels: npt.NDArray[np.int64]
     classes: tuple[str, ...]
     split: npt.NDArray[np.int8]
-    drawn: bool
+    drawn: str
+    marks: Marks | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -67,21 +72,69 @@ def read_nodes(tables: SiloTables, classes: Sequence[str] = (), seed: int = 0) -
         InputError: an id, a label or a part is wrong; it names the line.
     """
     settings, table = tables.settings, tables.nodes
-    columns = [name for name in (settings.id, settings.label, settings.split) if name]
+    roles = (settings.id, settings.label, settings.split, settings.case, settings.since)
+    columns = [name for name in dict.fromkeys(roles) if name]
     parts: dict[str, list[pa.Array]] = {name: [] for name in columns}
     for batch in table.batches(columns):
         for name, cells in zip(columns, batch.columns, strict=True):
-            parts[name].append(names(cells) if name == settings.id else texts(cells))
+            read = {settings.id: names, settings.since: moments_in_time}.get(name, texts)
+            parts[name].append(read(cells))
     ids = _ids(tables, parts[settings.id])
     notes: list[str] = []
     labels, named = np.full(ids.count, -1, np.int64), tuple(classes)
     if settings.label:
         labels, named = _labels(tables, pa.chunked_array(parts[settings.label]), classes)
-    if settings.split:
+    marks = _marks(tables, parts, ids.count)
+    if settings.split and settings.split_by == "random":
         split = _split(tables, pa.chunked_array(parts[settings.split]), labels, notes)
-    else:
-        split = _drawn(tables.name, labels, len(named), seed)
-    return Nodes(ids, labels, named, split, not settings.split, notes)
+        return Nodes(ids, labels, named, split, "", marks, notes)
+    spec = splits.SplitSpec(by=settings.split_by)
+    split = _drawn(tables.name, labels, len(named), marks, spec, seed)
+    told = "60/20/20 of every class" if spec.by == "random" else f"by {spec.by}"
+    return Nodes(ids, labels, named, split, told, marks, notes)
+
+
+def _marks(tables: SiloTables, parts: Mapping[str, list[pa.Array]], count: int) -> Marks | None:
+    case, since = tables.settings.case, tables.settings.since
+    if not (case or since):
+        return None
+    named = pa.chunked_array(parts[case]).fill_null("").to_pylist() if case else None
+    times = None
+    if since:
+        cells = pa.chunked_array(parts[since])
+        times = cells.to_numpy()
+        strange = np.isinf(times)
+        if strange.any():
+            row = int(np.flatnonzero(strange)[0])
+            raise InputError(
+                f"{tables.nodes.place(row)}: expected a number, a date such as 2024-05-31 or "
+                f"nothing as {since!r}; write dates with year, month and day in this order"
+            )
+    return Marks.of(count, named, times)
+
+
+def moments_in_time(cells: pa.Array) -> pa.Array:
+    """Numbers and dates as float64, null where there is nothing, ∞ where it is neither."""
+    if pa.types.is_temporal(cells.type):
+        cells = cells.cast(pa.timestamp("s"), safe=False).cast(pa.int64())
+    if not is_text(cells.type):
+        return cells.cast(pa.float64(), safe=False)
+    written = texts(cells)
+    found = as_numbers(written)
+    if found is not None:
+        return found
+    return pa.array([_moment(cell) for cell in written.to_pylist()], pa.float64())
+
+
+def _moment(cell: str | None) -> float | None:
+    """Seconds of a date and perhaps time as ISO 8601 writes them, in UTC unless it says more."""
+    if cell is None:
+        return None
+    try:
+        found = datetime.fromisoformat(cell)
+    except ValueError:
+        return math.inf
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
 def _ids(tables: SiloTables, parts: list[pa.Array]) -> NodeIds:
@@ -173,13 +226,19 @@ def _split(
 
 
 def _drawn(
-    name: str, labels: npt.NDArray[np.int64], classes: int, seed: int
+    name: str,
+    labels: npt.NDArray[np.int64],
+    classes: int,
+    marks: Marks | None,
+    spec: splits.SplitSpec,
+    seed: int,
 ) -> npt.NDArray[np.int8]:
-    """60/20/20 of every class, as for any graph; nothing where nothing is labelled."""
+    """A split as for any graph; nothing where nothing is labelled."""
     if not (labels >= 0).any():
         return np.zeros(len(labels), np.int8)
-    bare = Graph.from_edges([], np.zeros((len(labels), 1)), labels, classes=classes, name=name)
-    return splits.draw(bare, splits.SplitSpec(), Seeds(seed))
+    nothing = np.zeros((len(labels), 1))
+    bare = Graph.from_edges([], nothing, labels, classes=classes, name=name, marks=marks)
+    return splits.draw(bare, spec, Seeds(seed))
 
 
 def classes_of(nodes: Nodes) -> dict[str, int]:

@@ -33,7 +33,7 @@ def graph_sentences(graph: Graph) -> list[str]:
     names = graph.schema.classes if graph.schema else ()
     named = names or tuple(map(str, range(graph.classes)))
     found += _on_labels(graph, dict(zip(named, counts, strict=True)), "label")
-    found += _on_split(graph, drawn=False)
+    found += _on_split(graph, drawn="")
     if graph.schema is None:
         found.append("its columns have no names, so they are matched by number")
     if graph.outside is not None:
@@ -74,11 +74,11 @@ def _on_labels(graph: Graph, counts: dict[str, int], label: str) -> list[str]:
     return [f"classes in {label!r}: {shares}{rest}"]
 
 
-def _on_split(graph: Graph, *, drawn: bool) -> list[str]:
+def _on_split(graph: Graph, *, drawn: str) -> list[str]:
     counts = [int(graph.mask(part).sum()) for part in (Part.TRAIN, Part.VAL, Part.TEST)]
     if not sum(counts):
         return []
-    how = "drawn 60/20/20 of every class" if drawn else "as the table says"
+    how = f"drawn {drawn}" if drawn else "as the table says"
     return [f"split: {counts[0]:,} train, {counts[1]:,} validation, {counts[2]:,} test ({how})"]
 
 

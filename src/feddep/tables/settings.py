@@ -17,6 +17,8 @@ _USUAL = {
     "id": ("id", "node", "node_id", "account", "account_id", "customer", "customer_id"),
     "label": ("label", "class", "target_label", "is_fraud", "is_laundering"),
     "split": ("split",),
+    "case": (),
+    "since": (),
     "source": ("source", "src", "from", "sender", "from_account", "from_id"),
     "target": ("target", "dst", "to", "receiver", "to_account", "to_id"),
     "weight": ("weight", "amount"),
@@ -24,7 +26,7 @@ _USUAL = {
     "source_silo": ("source_silo", "source_bank", "from_bank"),
     "target_silo": ("target_silo", "target_bank", "to_bank"),
 }
-_OF_NODES = ("id", "label", "split")
+_OF_NODES = ("id", "label", "split", "case", "since")
 _NEEDED = ("id", "source", "target")
 
 
@@ -38,6 +40,10 @@ class TableSettings:
         id: the column of nodes that names them.
         label: the class, if known.
         split: train, val, test or empty.
+        case: the case that a node belongs to, such as a ring; no feature.
+        since: a date or number that says when a node was known; no feature.
+        split_by: how a split is drawn that the table does not have; ``case`` and ``time`` take the
+            place of one that it has.
         source: the column of edges that names where one begins.
         target: where it ends.
         weight: its weight or amount.
@@ -58,6 +64,9 @@ class TableSettings:
     id: str = ""
     label: str = ""
     split: str = ""
+    case: str = ""
+    since: str = ""
+    split_by: Literal["random", "case", "time"] = "random"
     source: str = ""
     target: str = ""
     weight: str = ""

@@ -124,7 +124,8 @@ def looks(tables: SiloTables, nodes: Nodes) -> list[Look]:
 def feature_names(tables: SiloTables) -> list[str]:
     """The columns of the table of nodes that are not something else, and have a name."""
     settings = tables.settings
-    other = {settings.id, settings.label, settings.split, "", *settings.drop}
+    marks = (settings.case, settings.since)
+    other = {settings.id, settings.label, settings.split, *marks, "", *settings.drop}
     return [name for name in tables.nodes.header if name not in other]
 
 

@@ -110,6 +110,9 @@ class Value:
     ways: list[Measured]
     regime: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    split: str = ""
+    beside: "Value | None" = None
+    """The same under another split, made like the future."""
 
     def way(self, name: str) -> Measured | None:
         """What is known about one way."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from feddep.value.scoring import Metric
 
 FOLDER = "value"
 ALONE = "local"
+By = Literal["random", "case", "time"]
 _PLAIN = ("nfdp", "one-shot", "none")  # mechanisms that add no noise to what is learnt from
 _LONGEST_ABOUT = 200
 
@@ -48,7 +49,7 @@ class How:
     tell: Callable[[str], None] = lambda text: None
 
 
-def value_of(folder: Path, *, runs: int = 1, how: How | None = None) -> Value:
+def value_of(folder: Path, *, runs: int = 1, by: By = "random", how: How | None = None) -> Value:
     """What collaboration bought each silo of a simulated run.
 
     Missing runs are trained with the run's own settings and kept in its folder ``value``.
@@ -56,6 +57,7 @@ def value_of(folder: Path, *, runs: int = 1, how: How | None = None) -> Value:
     Args:
         folder: of a finished run.
         runs: seeds to train with: the run's own and those that follow it.
+        by: everything is trained again with the nodes divided by ``case`` or ``time``.
         how: how missing runs are carried out.
 
     Raises:
@@ -73,6 +75,9 @@ def value_of(folder: Path, *, runs: int = 1, how: How | None = None) -> Value:
             f"{first.spec.method} joins all data, so it is no collaboration of silos; "
             "name the run of another method"
         )
+    if by != "random":
+        folder = folder / FOLDER / f"by-{by}"
+        first = _divided_by(first, by, folder, how)
     names = list(dict.fromkeys([ALONE, "fedavg", first.spec.method]))
     shards = [_shards(first.spec, seed) for seed in _seeds(first.spec, runs)]
     graphs = [list(each) for each in shards]
@@ -80,6 +85,23 @@ def value_of(folder: Path, *, runs: int = 1, how: How | None = None) -> Value:
     ways = [_trained(name, first, shards, folder, how) for name in names]
     silos = [f"silo {name}" if name.isdigit() else name for name in shards[0].client_names]
     return compared(ways, graphs, first.spec, silos, joined=shards[0].graph)
+
+
+def _divided_by(first: Result, by: By, folder: Path, how: How) -> Result:
+    """The run again, under a split like the future."""
+    given = settings_of(first.spec, first.spec.method, first.spec.seed) | {"split.by": by}
+    out = folder / plain_method(first.spec.method)
+    if not (out / "record.json").exists():
+        how.tell(f"training {first.spec.method}, split by {by}")
+    return execute(
+        given,
+        out=out,
+        resume=True,
+        workers=how.workers,
+        device=how.device,
+        runner=how.runner,
+        tell=how.tell,
+    )
 
 
 def compared(
@@ -121,8 +143,9 @@ def compared(
         test_nodes=[len(test) for test in tests],
         positives=[None if rare is None else int((test == rare).sum()) for test in tests],
         ways=measured(ways, graphs, metric, ALONE, seeds),
-        regime={} if rare is None else regime_of(graphs[0], rare, joined),
+        regime={} if rare is None else regime_of(graphs[0], rare, joined, spec.seed),
         notes=notes,
+        split=build.name_of_split(spec.split),
     )
 
 
