@@ -16,12 +16,8 @@ from feddep.reports.summary import summary_table
 from feddep.reports.table import Table
 from feddep.runs.files import write_atomically
 from feddep_study.against_paper import beside_paper, reached
-<<<<<<< HEAD
 from feddep_study.audits import audits_in_short, audits_table
-=======
-from feddep_study.audits import audits_table
 from feddep_study.bars import bars_table
->>>>>>> c
 from feddep_study.batches import full_batch_table
 from feddep_study.claims.verdicts import findings, summary, verdict_tables
 from feddep_study.figures.accuracy import ZOOM

@@ -71,9 +71,8 @@ def main_table(source: Source) -> Table:
 
 def shown(sources: Mapping[str, Source]) -> list[Shown]:
     """The figures that there are runs for."""
-    if not {"table1", "links"} <= set(sources):
-        return []
-    return [*_accuracy(sources["table1"]), *_linked(sources["links"])]
+    drawn = {"table1": _accuracy, "links": _linked}
+    return [one for name, draw in drawn.items() if name in sources for one in draw(sources[name])]
 
 
 def figure_texts(sources: Mapping[str, Source]) -> str:

@@ -125,7 +125,7 @@ def _data_section(study: Path, *, quick: bool) -> Section:
 def _short_section(library: Library, found: Findings) -> Iterator[Section]:
     """What the README shows, for whoever reads no further."""
     figures = [replace(one.figure, caption=one.caption) for one in shown(library)]
-    if not figures:
+    if not figures or "table1" not in library:
         return
     source = library["table1"]
     table = replace(main_table(source), title="Table 1 in short, the paper's numbers in brackets")
