@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from feddep.errors import InputError
 from feddep.federation.content import ByPeer, Weights
 from feddep.federation.messages import Reply, Request, State, group, grouped
 from feddep.federation.phase import Ask, RoundReport, Step, Steps
@@ -61,7 +62,8 @@ class AveragingOverLinks(Averaging):
         place = Place(self.name, "answer", request.round)
         if request.step == "answer":
             model = silo.classifier(group(request.arrays, "classifier"))
-            answers = self.talk.said(model, self._mended(silo, state), silo)
+            release = self._release(request.round, silo.spec)
+            answers = self.talk.said(model, self._mended(silo, state), silo, release)
             sealed = rows_for_peers(silo, state, answers, place)
             return Reply(request.client, grouped("answers", sealed)), state
         if request.step == "hear":
@@ -70,6 +72,17 @@ class AveragingOverLinks(Averaging):
             found = rows_from_peers(silo, state, sealed, place, dtype, width)
             return Reply(request.client), {**self.talk.heard(found, silo, state)}
         return super().answer(request, state, silo)
+
+    def _release(self, round: int, spec: LearningSpec) -> int:
+        """Which of the run's exchanges a round is."""
+        agreed = self.talk.exchanges(spec)
+        if round not in agreed:
+            rounds = ", ".join(map(str, agreed))
+            raise InputError(
+                f"answers about linked nodes were agreed on before the rounds {rounds}, not before "
+                f"round {round}"
+            )
+        return agreed.index(round)
 
     def _mended(self, silo: Silo, state: State) -> Mended:
         return (

@@ -4,6 +4,7 @@ A *talk* is said by the silo that has a node and heard by those that have a link
 heard becomes z̄ of the receiver's nodes, or nodes beside its own.
 """
 
+import hashlib
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
@@ -28,6 +29,7 @@ from feddep.learning.mending import KnownNeighbours, Memory, Mended, count_of, m
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
 from feddep.models.sage import FusedSage
+from feddep.models.weights import to_arrays
 from feddep.privacy.events import LinkAnswers
 from feddep.privacy.permanent_response import permanent_response
 
@@ -62,8 +64,15 @@ class LinkTalk(Protocol):
         """What it costs a node of the silo that talks."""
         ...
 
-    def said(self, model: FusedSage, mended: Mended, silo: Silo) -> npt.NDArray[Any]:
-        """``(n, width)`` what a silo says about each of its nodes, if it is linked."""
+    def said(self, model: FusedSage, mended: Mended, silo: Silo, release: int) -> npt.NDArray[Any]:
+        """``(n, width)`` what a silo says about each of its nodes, if it is linked.
+
+        Args:
+            model: the current classifier.
+            mended: the silo's own subgraph.
+            silo: who talks.
+            release: the place, from 0, of this exchange among those of the run.
+        """
         ...
 
     def heard(self, found: Counterparties, silo: Silo, memory: Memory) -> Memory:
@@ -91,21 +100,24 @@ class Codes:
         epsilon = None if links.noise == "none" else links.epsilon
         return LinkAnswers(phase, links.in_words, epsilon=epsilon, of=links.shows)
 
-    def said(self, model: FusedSage, mended: Mended, silo: Silo) -> npt.NDArray[Any]:
+    def said(self, model: FusedSage, mended: Mended, silo: Silo, release: int) -> npt.NDArray[Any]:
         """Only training nodes are confirmed: the class of any other is the classifier's guess.
 
-        What a silo answers about a node is the same in every run, as long as its code is.
+        What is confirmed is answered alike in every run. What may change from one release to the
+        next has noise of its own in each, or two answers that differ would prove that it changed,
+        whatever ε; and in silos with a secret, for each classifier.
         """
         spec, graph = silo.spec.links, silo.graph
+        confirmed = graph.mask(Part.TRAIN)
         scores = predict(model, mended.silo.graph, mended.silo.table, mended.missing_embeddings)
         probabilities = torch.softmax(scores[: graph.nodes].double(), dim=1).cpu().numpy()
         answers = []
         for part in spec.parts(silo.spec.classes):
-            code = code_of(part, graph.labels, graph.mask(Part.TRAIN), probabilities)
+            code = code_of(part, graph.labels, confirmed, probabilities)
             epsilon = spec.epsilon_of(part)
             if epsilon is not None:
-                key = silo.lasting_key("links", part.kind, part.values, repr(epsilon))
-                code = permanent_response(code, graph.node_ids, part.values, epsilon, key)
+                lasting = confirmed | np.array(part.kind == "confirmed")
+                code = _responses(silo, part, epsilon, code, lasting, model, release)
             answers.append(code)
         return np.stack(answers, axis=1).astype(self.dtype)
 
@@ -153,7 +165,7 @@ class HiddenStates:
         """See :class:`LinkTalk`."""
         return LinkAnswers(phase, "hidden states of nodes that they have a link to")
 
-    def said(self, model: FusedSage, mended: Mended, silo: Silo) -> npt.NDArray[Any]:
+    def said(self, model: FusedSage, mended: Mended, silo: Silo, release: int) -> npt.NDArray[Any]:
         """See :class:`LinkTalk`."""
         with torch.no_grad():
             nodes = np.arange(silo.graph.nodes)
@@ -183,6 +195,32 @@ class HeardColumns(KnownNeighbours):
         return replace(mended, in_training=columns), memory
 
 
+def _responses(
+    silo: Silo,
+    part: CodePart,
+    epsilon: float,
+    code: Longs,
+    lasting: Bools,
+    model: FusedSage,
+    release: int,
+) -> Longs:
+    """The answers of one release; ``lasting`` marks the nodes whose code no classifier changes."""
+    question: list[str | int] = ["links", part.kind, part.values, repr(epsilon)]
+    if part.kind != "confirmed" and release:
+        question += ["release", release]
+    ids, key = silo.graph.node_ids, silo.lasting_key(*question)
+    answers = permanent_response(code, ids, part.values, epsilon, key)
+    if silo.lasting is None:  # a simulation: the seed tells its noise anyway
+        return answers
+    anew = ~lasting if part.kind != "scores" else np.ones(len(code), bool)
+    asked = hashlib.sha256()
+    for name, weights in sorted(to_arrays(model).items()):
+        asked.update(f"{name} {weights.shape}".encode() + np.ascontiguousarray(weights).tobytes())
+    key = silo.lasting_key(*question, "classifier", asked.hexdigest())
+    answers[anew] = permanent_response(code[anew], ids[anew], part.values, epsilon, key)
+    return answers
+
+
 def known_neighbours(found: Counterparties, silo: Silo) -> Memory:
     """z̄ as the mean of rows that were told, and how many there were."""
     told = found.answered[found.other]
@@ -201,18 +239,19 @@ def links_to_new(found: Counterparties) -> Longs:
 def remembered(found: Counterparties, memory: Memory, silo: Silo) -> Memory:
     """The memory with what was said, as likelihoods; an earlier answer about a node counts too.
 
-    A code that says the same as before was drawn by the same noise and tells nothing new.
+    What was confirmed is said with the same noise each time, so that it tells nothing new.
     """
     spec = silo.spec.links
+    parts = spec.parts(silo.spec.classes)
     said = [
         likelihoods(part, found.rows[:, place], spec.epsilon_of(part))
-        for place, part in enumerate(spec.parts(silo.spec.classes))
+        for place, part in enumerate(parts)
     ]
     rows = np.where(found.answered[:, None], np.hstack(said), 0.0)
     before = memory.get(f"{_SAID}likelihoods")
     if before is not None and len(before) == len(rows):
-        again = np.all(memory[f"{_SAID}answers"] == found.rows, axis=1)
-        known = np.where((before > 0) & ~again[:, None], before, 1.0)
+        same = np.concatenate([np.full(part.values, part.kind == "confirmed") for part in parts])
+        known = np.where((before > 0) & ~same, before, 1.0)
         rows = np.where(rows.any(axis=1, keepdims=True), rows * known, before)
     new = {
         "links": np.stack([found.own, found.other], axis=1),

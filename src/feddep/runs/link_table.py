@@ -82,8 +82,7 @@ def price_in_words(result: Result) -> str:
     several = f", {spec.refreshes} answers together" if spec.refreshes > 1 else ""
     price = (
         f"Price: epsilon = {spec.epsilon:g} for each node of a silo that answered{several}, by "
-        "randomised response that is the same in every run; what is computed from the columns "
-        "costs no more."
+        "randomised response; what is computed from the columns costs no more."
     )
     simulated = {event.noise_from for events in result.events_by_client for event in _told(events)}
     if "seed" in simulated:

@@ -1,0 +1,111 @@
+"""What silos answer about linked nodes, against whoever asks often and in other words."""
+
+import numpy as np
+import pytest
+import torch
+
+from feddep.algorithms.linked import METHOD
+from feddep.errors import InputError
+from feddep.federation.messages import Request, grouped
+from feddep.graph.graph import Graph, Part
+from feddep.learning.link_codes import LinksSpec
+from feddep.learning.link_mending import Codes, beliefs, remembered
+from feddep.learning.link_rows import Counterparties
+from feddep.learning.mending import Mended
+from feddep.learning.silo import Secret, open_silo
+from feddep.learning.spec import LearningSpec, TrainingSpec
+from feddep.models.weights import to_arrays
+
+NODES, CLASSES = 4000, 4
+TALK = Codes()
+EVERY_OTHER = np.arange(NODES) % 2 == 0
+
+
+def silo(run="one", *, secret=7, links=None, seed=0):
+    """Half of the nodes are confirmed; features name a class of each."""
+    rng = np.random.default_rng(1)
+    labels = rng.integers(0, CLASSES, NODES)
+    split = np.where(EVERY_OTHER, np.int8(Part.TRAIN), np.int8(Part.TEST))
+    graph = Graph.from_edges(
+        [], np.eye(CLASSES)[labels].astype(np.float32), labels, classes=CLASSES, split=split
+    )
+    spec = LearningSpec(
+        features=CLASSES,
+        classes=CLASSES,
+        seed=seed,
+        fusion="codes",
+        links=links or LinksSpec(epsilon=2.0),
+        training=TrainingSpec(rounds=8),
+    )
+    root = None if secret is None else Secret(secret, run)
+    return open_silo(0, graph, spec, torch.device("cpu"), root)
+
+
+def answers(own, scale=1.0, release=0):
+    """What is said under a classifier; the scale changes its weights but no prediction."""
+    model = own.classifier()
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights.mul_(scale)
+    return TALK.said(model, Mended(own), own, release)
+
+
+def kept(epsilon, values):
+    keep = np.exp(epsilon) / (np.exp(epsilon) + values - 1)
+    return keep**2 + (1 - keep) ** 2 / (values - 1)
+
+
+def test_what_is_confirmed_is_answered_alike_in_every_run_and_under_every_classifier():
+    first, again = answers(silo("one")), answers(silo("two"), scale=0.5)
+    np.testing.assert_array_equal(first[EVERY_OTHER], again[EVERY_OTHER])
+
+
+def test_the_same_question_has_the_same_answer_about_every_node():
+    np.testing.assert_array_equal(answers(silo("one")), answers(silo("two")))
+
+
+def test_another_classifier_that_predicts_the_same_is_answered_with_noise_of_its_own():
+    """Otherwise two answers that differ would prove, at any ε, that the prediction changed."""
+    first, again = answers(silo("one")), answers(silo("two"), scale=0.5)
+    guessed = first[~EVERY_OTHER] == again[~EVERY_OTHER]
+    assert guessed.mean() == pytest.approx(kept(2.0, CLASSES), abs=0.04)
+
+
+@pytest.mark.parametrize("secret", [7, None])
+def test_releases_of_one_run_have_noise_of_their_own_confirmed_or_not(secret):
+    links = LinksSpec(epsilon=4.0, refreshes=2)
+    own = silo(secret=secret, links=links)
+    same = answers(own, release=0) == answers(own, release=1)
+    for half in (EVERY_OTHER, ~EVERY_OTHER):
+        assert same[half].mean() == pytest.approx(kept(2.0, CLASSES), abs=0.04)
+
+
+def test_a_code_that_no_classifier_changes_is_the_same_in_all_releases():
+    own = silo(links=LinksSpec(epsilon=4.0, refreshes=2, code="both"))
+    confirmed, scores = (answers(own, release=0) == answers(own, release=1)).T
+    assert confirmed.all()
+    assert not scores.all()
+
+
+def test_a_simulation_draws_what_it_drew_whatever_the_classifier():
+    np.testing.assert_array_equal(answers(silo(secret=None)), answers(silo(secret=None), scale=0.5))
+
+
+def test_independent_answers_add_up_and_repeated_ones_do_not():
+    own = silo(links=LinksSpec(epsilon=4.0, refreshes=2, code="both"))
+    found = Counterparties(
+        np.array([0]), np.array([0]), np.array([1]), np.array([[1, 3]]), np.array([True])
+    )
+    once = remembered(found, {}, own)
+    twice = remembered(found, once, own)
+    first, second = beliefs(own, once)[0], beliefs(own, twice)[0]
+    np.testing.assert_array_equal(first[: CLASSES + 1], second[: CLASSES + 1])
+    assert second[CLASSES + 1 + 3] > first[CLASSES + 1 + 3]
+
+
+def test_a_server_that_asks_before_another_round_than_agreed_is_refused():
+    own = silo(links=LinksSpec(epsilon=4.0, refreshes=2))
+    phase = METHOD.phases[1]
+    weights = grouped("classifier", to_arrays(own.classifier()))
+    with pytest.raises(InputError, match="before the rounds 4, 6, not before round 5"):
+        phase.answer(Request(0, phase.name, "answer", 5, weights), {}, own)
