@@ -7,7 +7,7 @@ FEDERATION := tests/end_to_end/federation
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 PORTABLE := tests/end_to_end/test_other_processors.py
 
-.PHONY: test-faults setup-locked lock lock-check audit-dependencies
+.PHONY: test-hostile test-faults campaign-record setup-locked lock lock-check audit-dependencies
 .PHONY: help setup demo check test test-portable test-federation docs reproduce bench clean
 
 help:
@@ -15,7 +15,9 @@ help:
 	@echo "make test    lint, types, import contracts, tests"
 	@echo "make test-portable   the numeric tests as on other processors"
 	@echo "make test-federation   server and silos as real processes, and what happens when they die"
-	@echo "make test-faults   10,000 seeds of lost messages, killed parties, full and damaged disks"
+	@echo "make test-hostile   a million fuzzed inputs, 10,000 seeds of faults, a hundred kill -9; resumes"
+	@echo "make test-faults   its seeds of lost messages, killed parties, full and damaged disks alone"
+	@echo "make campaign-record   writes what was tried into docs/deployment.md"
 	@echo "make setup-locked   install the exact versions of requirements/, by hash"
 	@echo "make lock, make lock-check   write these lists anew; check them against the index"
 	@echo "make audit-dependencies   has a locked version a known vulnerability?"
@@ -69,10 +71,19 @@ test: check
 test-portable: setup
 	$(BIN)/pytest $(PORTABLE) --durations=0 -n 2
 
-# Faults of network, disks and parties by seed; a seed that fails names the command that repeats it.
+# Campaigns take hours, can be stopped and go on; tests/hostile/record.json counts what was tried,
+# and a case that fails is run again by its seed: PYTHONPATH=tests python -m hostile inputs graphs 17
+CAMPAIGN := OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m hostile
+
+test-hostile: setup
+	$(CAMPAIGN)
+
 test-faults: setup
-	$(BIN)/python tests/deployment/fault_simulation.py fedavg 0 5000
-	$(BIN)/python tests/deployment/fault_simulation.py feddep 0 5000
+	$(CAMPAIGN) faults
+
+# What was tried, as a table in docs/deployment.md.
+campaign-record: setup
+	PYTHONPATH=tests $(BIN)/python -m hostile.table
 
 # Much of it is waiting, for processes to start and for heartbeats to stop.
 test-federation: setup .venv/.simulation

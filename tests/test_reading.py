@@ -9,20 +9,33 @@ from pathlib import Path
 from threading import Thread
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from feddep.deployment.operations.certificates import load_private_openssh, loaded
 from feddep.deployment.operations.config import read_config
 from feddep.deployment.protocol.consent import Consent
-from feddep.errors import DataError, InputError
+from feddep.deployment.protocol.disclosure_log import DisclosureLog, verify
+from feddep.deployment.protocol.memory import Carried, RunMemory
+from feddep.deployment.protocol.registry import read_registry
+from feddep.deployment.protocol.request_log import PlaceLog
+from feddep.errors import DataError, FeddepError, InputError
 from feddep.federation.messages import unpack
 from feddep.graph.files import format_of
 from feddep.graph.folder import read_features, read_graph, write_graph
 from feddep.graph.shard import read_shards, shard_settings, write_shards
 from feddep.reading import plain_bytes, plain_text
 from feddep.runs.files import read_record
+from feddep.runs.weight_files import read_arrays
 from feddep.scenario.presets import read_choice
 from feddep.scenario.spec import read_settings
 from feddep.sweeps.declaration import read_declaration
+from feddep.sweeps.rows import read_rows
+from feddep.tables.agreeing import read_schema
+from feddep.tables.encoder import Encoder
+from feddep.tables.settings import TableSettings
+from feddep.tables.sources import open_table
 from graph.small_graphs import halves, kite, rewrite
 
 DEEP = 100_000
@@ -144,6 +157,60 @@ def test_a_pipe_in_the_place_of_a_part_of_a_graph(tmp_path: Path):
     os.mkfifo(tmp_path / "kite" / "nodes.csv")
     with pytest.raises(DataError, match="missing"):
         read_graph(tmp_path / "kite")
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("nodes.csv", open_table),
+        ("tables.toml", TableSettings.read),
+        ("schema.json", read_schema),
+        ("encoder.json", Encoder.read),
+        ("features.npy", read_features),
+        ("model.safetensors", read_arrays),
+        ("registry.json", read_registry),
+        ("disclosures.jsonl", verify),
+        ("disclosures.jsonl", lambda path: DisclosureLog(path).refuse(run="run", reason="no")),
+        ("requests.jsonl", PlaceLog),
+        ("rows.jsonl", lambda path: list(read_rows(path))),
+        ("bank.key", lambda path: loaded(path, load_private_openssh)),
+    ],
+)
+def test_nobody_waits_for_a_pipe(tmp_path: Path, name: str, read):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(FeddepError, match="not a plain file"):
+        read(tmp_path / name)
+
+
+@pytest.mark.parametrize("cells", ["1,2", "1,2,3,4"])
+def test_a_table_of_another_width(tmp_path: Path, cells: str):
+    write_graph(kite(), tmp_path / "kite")
+    rewrite(tmp_path / "kite", "nodes.csv", f"id,label,split\n{cells}\n")
+    with pytest.raises(DataError, match=r"nodes\.csv, line 2: expected 3 cells"):
+        read_graph(tmp_path / "kite")
+
+
+def test_a_parquet_file_whose_text_is_none(tmp_path: Path):
+    text = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.array([0, 2], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfe")]
+    )
+    pq.write_table(pa.table({"id": text}), tmp_path / "nodes.parquet")
+    with pytest.raises(InputError, match=r"nodes\.parquet is damaged"):
+        list(open_table(tmp_path / "nodes.parquet").batches(["id"]))
+
+
+@pytest.mark.parametrize("content", [b"[", b"[1]", b"\xff"])
+def test_what_a_silo_agreed_to_is_damaged(content: bytes):
+    with pytest.raises(DataError, match="damaged"):
+        RunMemory(Carried({"agreement.json": content})).agreement  # noqa: B018
+
+
+@pytest.mark.parametrize("scores", [True, {"global": 3}])
+def test_a_row_of_a_sweep_whose_scores_are_none(tmp_path: Path, scores):
+    row = {"settings": {}, "record": {"scores": scores}}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    with pytest.raises(DataError, match="line 1"):
+        list(read_rows(tmp_path / "rows.jsonl"))
 
 
 def test_settings_from_a_command_are_taken(tmp_path: Path):

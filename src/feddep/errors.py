@@ -4,7 +4,24 @@ from collections.abc import Iterable
 
 
 class FeddepError(Exception):
-    """Base of all errors; each says what was expected, what was found, and what to do."""
+    """Base of all errors; each says what was expected, what was found, and what to do.
+
+    A message may quote files and peers that nobody vouches for. So it is one line, of letters that
+    can be printed and steer no terminal, and not without end.
+
+    Attributes:
+        has_lines: errors of this class are written in several lines.
+    """
+
+    has_lines = False
+    _most = 4000
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if not text.isprintable():
+            lines = text.split("\n") if self.has_lines else [text]
+            text = "\n".join(map(_printable, lines))
+        return text if len(text) <= self._most else f"{text[: self._most]}…"
 
 
 class InputError(FeddepError):
@@ -23,8 +40,16 @@ class DisclosureError(FeddepError):
     """A client was about to send something that its method does not declare."""
 
 
+class DownloadError(DataError):
+    """No source had the files of a data set; it names them all."""
+
+    has_lines = True
+
+
 class ConsentError(FeddepError):
     """A silo was asked for something that its owner's consent file does not allow."""
+
+    has_lines = True
 
 
 class RuntimeFailureError(FeddepError):
@@ -33,6 +58,11 @@ class RuntimeFailureError(FeddepError):
 
 class InterruptedRunError(FeddepError):
     """The run was stopped on request; its folder can be resumed."""
+
+
+def _printable(text: str) -> str:
+    """The text with all that cannot be printed spelt out, such as the end of a line."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def unknown(kind: str, got: str, known: Iterable[str]) -> InputError:

@@ -10,6 +10,7 @@ import os
 import stat
 import tomllib
 import zipfile
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -26,26 +27,44 @@ MOST_UNPACKED, MOST_TIMES = 1 << 28, 30
 """An archive may unpack to so many bytes, or to so many times its own size."""
 
 
-def plain_bytes(path: Path, most: int = MOST_BYTES, *, pipes: bool = False) -> bytes:
-    """The content of a file.
+def plain_file(path: Path, *, pipes: bool = False) -> BufferedReader:
+    """A file, opened for reading.
 
     Args:
         path: the file. A device is refused: it may never end. So is a pipe, on which a reader
             waits for ever.
-        most: bytes that it may have.
         pipes: take a pipe, too: the user named it, as in ``feddep run --spec <(command)``.
+
+    Raises:
+        OSError: it cannot be read or is no plain file.
+    """
+    try:
+        # Without waiting: a pipe that nobody writes to would hold us up before it is looked at.
+        descriptor = os.open(path, os.O_RDONLY | (0 if pipes else os.O_NONBLOCK))
+    except ValueError:  # a zero byte
+        raise OSError(errno.EINVAL, "no file can have such a name", str(path)) from None
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode) or (pipes and stat.S_ISFIFO(mode)):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "not a plain file", str(path))
+
+
+def plain_bytes(path: Path, most: int = MOST_BYTES, *, pipes: bool = False) -> bytes:
+    """The content of a file, as :func:`plain_file` opens it.
+
+    Args:
+        path: the file.
+        most: bytes that it may have.
+        pipes: take a pipe, too.
 
     Raises:
         OSError: it cannot be read, is no plain file or too large.
     """
-    # Opened without waiting: a pipe that nobody writes to would hold us up before it is looked at.
-    descriptor = os.open(path, os.O_RDONLY | (0 if pipes else os.O_NONBLOCK))
-    with os.fdopen(descriptor, "rb") as file:
-        about = os.fstat(descriptor)
-        if stat.S_ISDIR(about.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not (stat.S_ISREG(about.st_mode) or (pipes and stat.S_ISFIFO(about.st_mode))):
-            raise OSError(errno.EINVAL, "not a plain file", str(path))
+    with plain_file(path, pipes=pipes) as file:
+        about = os.fstat(file.fileno())
         size, parts = about.st_size, []
         # A pipe tells no size, and a file may grow.
         while size <= most and (part := file.read(max(_PART, about.st_size))):

@@ -7,7 +7,7 @@ its party is down. Time is a number. What clients compute is computed once and r
 takes milliseconds.
 
     python tests/deployment/fault_simulation.py fedavg 17        # one seed, told step by step
-    python tests/deployment/fault_simulation.py feddep 0 1000    # many
+    python tests/deployment/fault_simulation.py feddep 0 1000    # many, uncounted
 """
 
 import errno

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from feddep.errors import DataError, InputError, unknown
+from feddep.errors import DataError, DownloadError, InputError, unknown
 from feddep.graph.graph import Graph
 from feddep.graph.readers import Reader, read_coauthor, read_linqs_cora, read_planetoid
 from feddep.graph.sources import (
@@ -399,7 +399,7 @@ def _fetch_into(
         contents = fetch_first(attempts)
     except SourceError as failures:
         preferred = dataset.editions[0]
-        raise DataError(
+        raise DownloadError(
             f"data set {dataset.name!r} could not be downloaded. Tried:\n{failures}\n"
             f"Set {DATA_VARIABLE} to a folder that holds, from the {preferred.sources[0]}, "
             + ", ".join(f"{dataset.name}/{file.name}" for file in preferred.files)

@@ -26,6 +26,7 @@ from feddep.reading import (
     is_plain,
     json_of,
     plain_bytes,
+    plain_file,
 )
 
 AnyPath = str | os.PathLike[str]
@@ -96,7 +97,8 @@ def verify_files(
             continue
         if not is_plain(path):
             raise DataError(f"{path} is missing, though the manifest lists it")
-        found = _sha256(path)
+        with as_data_error(path):
+            found = _sha256(path)
         if found != expected:
             raise DataError(
                 f"{path} is not the file its manifest describes: expected SHA-256 {expected} "
@@ -105,7 +107,7 @@ def verify_files(
 
 
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
+    with plain_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -132,7 +134,7 @@ def read_csv(path: Path, header: Sequence[str], dtype: type[np.generic]) -> Arra
     if empty:
         return np.empty((0, len(header)), dtype)
     with as_data_error(path):
-        return np.loadtxt(
+        table: Array = np.loadtxt(
             path,
             dtype=dtype,
             delimiter=",",
@@ -142,6 +144,9 @@ def read_csv(path: Path, header: Sequence[str], dtype: type[np.generic]) -> Arra
             encoding="utf-8",
             ndmin=2,
         )
+    if table.size and table.shape[1] != len(header):
+        raise DataError(expected_at(path, 2, f"{len(header)} cells in every line", table.shape[1]))
+    return table.reshape(-1, len(header))
 
 
 def _check_widths(path: Path) -> None:

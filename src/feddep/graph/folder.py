@@ -40,7 +40,7 @@ from feddep.graph.graph import Array, Features, Graph, Part
 from feddep.graph.marks import Marks
 from feddep.graph.outside import OutsideLinks
 from feddep.graph.schema import Column, Schema
-from feddep.reading import check_unpacked
+from feddep.reading import check_unpacked, is_plain
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -269,6 +269,8 @@ def read_features(path: Path) -> Features:
     """Features from a dense .npy or from the CSR parts in an .npz, e.g. of ``scipy.save_npz``."""
     if path.suffix not in (".npz", ".npy"):
         raise InputError(f"expected features in an .npz or .npy file (got {path.name!r})")
+    if path.exists() and not is_plain(path):
+        raise DataError(f"{path} is not a plain file")
     with as_data_error(path):
         if path.suffix == ".npz":
             check_unpacked(path)

@@ -36,6 +36,22 @@ def read_record(path: Path) -> Record:
     return record
 
 
+def read_own(file: Path, *keys: str) -> dict[str, Any]:
+    """A small JSON object of our own, with these keys.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    try:
+        found = dict(json_of(plain_text(file)))
+        lost = set(keys) - found.keys()
+    except (OSError, TypeError, ValueError) as error:
+        raise DataError(f"cannot read {file}: {error}") from None
+    if lost:
+        raise DataError(f"{file} is damaged: it does not say {', '.join(sorted(lost))}")
+    return found
+
+
 def _what_is_there(path: Path) -> str:
     """What was found in place of a finished run, and what to do about it."""
     if (path / SILO_RECORD).exists():

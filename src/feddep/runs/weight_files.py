@@ -13,6 +13,7 @@ from torch import nn
 from feddep.errors import DataError, InputError
 from feddep.federation.messages import Arrays, group, grouped
 from feddep.graph.schema import Schema
+from feddep.reading import is_plain
 from feddep.runs.files import write_atomically
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -34,6 +35,8 @@ def read_arrays(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     Raises:
         DataError: the file is missing or damaged.
     """
+    if path.exists() and not is_plain(path):
+        raise DataError(f"{path} is not a plain file")
     try:
         with safe_open(path, framework="numpy") as file:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

@@ -23,7 +23,10 @@ def read_rows(file: Path) -> Iterator[Row]:
     Raises:
         DataError: a line is not a complete row, as after a full disk; it names the line.
     """
-    lines = plain_bytes(file, _MOST_BYTES).splitlines() if file.exists() else []
+    try:
+        lines = plain_bytes(file, _MOST_BYTES).splitlines() if file.exists() else []
+    except OSError as error:
+        raise DataError(f"{file} cannot be read ({error.strerror})") from None
     for number, line in enumerate(lines, start=1):
         try:
             row = json_of(line)
@@ -42,6 +45,8 @@ def _check(row: Any) -> None:
     if not parts or not all(isinstance(part, dict) for part in parts):
         raise ValueError("expected settings and record")
     scores = row["record"].get("scores", {})
+    if not isinstance(scores, dict) or not all(isinstance(own, dict) for own in scores.values()):
+        raise ValueError(f"the scores are {scores!r:.80}")
     for metric, own in scores.items():
         for name, score in own.items():
             if not isinstance(score, float | int | None):

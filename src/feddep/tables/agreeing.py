@@ -9,6 +9,7 @@ from typing import Any
 from feddep.errors import DataError, InputError
 from feddep.graph.files import AnyPath
 from feddep.graph.schema import Column, Schema
+from feddep.reading import json_of, plain_text
 from feddep.tables.encoder import survey
 from feddep.tables.files import open_tables
 
@@ -40,7 +41,7 @@ def read_schema(path: Path) -> Schema:
         InputError: it is no schema.
     """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json_of(plain_text(path))
         if values.pop("format") != _FORMAT or values.pop("version") != 1:
             raise ValueError("another format or version")
     except OSError as error:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 
 from feddep.errors import InputError
+from feddep.reading import plain_file
 from feddep.tables.headers import checked_header
 
 _BLOCK = 1 << 23
@@ -90,7 +91,7 @@ class CsvTable:
 
     def _opened(self) -> IO[bytes]:
         try:
-            file = self._path.open("rb")
+            file = plain_file(self._path)
             zipped = file.read(2) == b"\x1f\x8b"
             file.seek(0)
         except OSError as error:

@@ -18,6 +18,7 @@ from feddep.errors import DataError, InputError
 from feddep.graph.adjacency import adjacency
 from feddep.graph.graph import Graph
 from feddep.graph.schema import Column, Schema
+from feddep.reading import json_of, plain_text
 from feddep.tables import cells as cells_of
 from feddep.tables.edges import Edges, read_edges
 from feddep.tables.files import SiloTables
@@ -77,7 +78,7 @@ class Encoder:
         """
         file = path / ENCODER if path.is_dir() else path
         try:
-            values = json.loads(file.read_text(encoding="utf-8"))
+            values = json_of(plain_text(file))
             if values["format"] != _FORMAT or values["version"] != 1:
                 raise ValueError("it is of another format or version")
             scales = {str(name): _scale(pair) for name, pair in values["scales"].items()}

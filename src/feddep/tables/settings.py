@@ -1,6 +1,5 @@
 """Which files and columns of a silo hold what: by usual names, or by a small TOML file."""
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from annotated_types import Ge, Le
 from pydantic import TypeAdapter, ValidationError
 
 from feddep.errors import InputError
+from feddep.reading import plain_text, toml_of
 
 SETTINGS = "tables.toml"
 
@@ -92,10 +92,10 @@ class TableSettings:
         values: dict[str, Any] = {}
         if path.exists():
             try:
-                values = tomllib.loads(path.read_text(encoding="utf-8"))
+                values = toml_of(plain_text(path))
             except OSError as error:
                 raise InputError(f"{path} cannot be read ({error.strerror})") from None
-            except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            except ValueError as error:  # not UTF-8, or not TOML
                 raise InputError(f"{path} is not a TOML file ({error})") from None
         return cls.of({**values, **(missing or {})}, str(path))
 

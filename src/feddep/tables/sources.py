@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from feddep.errors import InputError
+from feddep.reading import plain_file
 from feddep.tables.delimited import CsvTable
 from feddep.tables.headers import checked_header
 
@@ -63,7 +64,7 @@ def open_table(path: Path) -> Table:
         InputError: it cannot be read, or is of another kind.
     """
     try:
-        with path.open("rb") as file:
+        with plain_file(path) as file:
             begin = file.read(16)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror})") from None
@@ -144,6 +145,7 @@ class ParquetTable:
         with self._opened() as file:
             try:
                 for batch in file.iter_batches(ROWS_AT_ONCE, columns=wanted, use_threads=False):
+                    batch.validate(full=True)  # text that is not in UTF-8, among others
                     yield batch.select(wanted)
             except (pa.ArrowException, OSError) as error:
                 raise self._damaged(error) from None

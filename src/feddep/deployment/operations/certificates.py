@@ -20,9 +20,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from feddep.deployment.operations.config import is_ip
 from feddep.errors import InputError
+from feddep.reading import plain_bytes
 
 AUTHORITY_DAYS = 3650
 _LEEWAY = timedelta(hours=1)  # certificates start in the past, as other clocks may be slow
+_LARGEST = 1 << 20
+_BROKEN = (ValueError, TypeError, NotImplementedError, UnsupportedAlgorithm)
+"""TypeError: it has a password; NotImplementedError: a point of another form."""
 
 _T = TypeVar("_T")
 
@@ -134,12 +138,12 @@ def loaded(path: Path, load: Callable[[bytes], _T]) -> _T:
         InputError: the file cannot be read or holds something else; the message names it.
     """
     try:
-        return load(path.read_bytes())
+        return load(plain_bytes(path, _LARGEST))
     except OSError as error:
         raise InputError(
             f"cannot read {path}: {error.strerror}; copy it from the kit again"
         ) from None
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:  # TypeError: it has a password
+    except _BROKEN as error:
         raise InputError(f"{path} is not what the kit wrote: {error}") from None
 
 

@@ -85,7 +85,10 @@ def _path(value: object, info: Info) -> object:
     if not isinstance(value, str) or not value:
         raise ValueError("a path")
     folder: Path = (info.context or {}).get("folder", Path())
-    return (folder / Path(value).expanduser()).resolve()
+    try:
+        return (folder / Path(value).expanduser()).resolve()
+    except (OSError, RuntimeError):  # links in a circle, or the home of nobody
+        raise ValueError("a path that leads somewhere") from None
 
 
 _FilePath = Annotated[Path, BeforeValidator(_path)]

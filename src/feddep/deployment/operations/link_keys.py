@@ -91,12 +91,13 @@ def read_list(path: Path, ca: Path) -> dict[str, bytes]:
         InputError: a file cannot be read, or the authority did not sign this list.
     """
     keys, made, signature = loaded(path, _parsed)
-    authority = load_certificate(ca).public_key()
+    certificate = load_certificate(ca)
     try:
+        authority = certificate.public_key()
         if not isinstance(authority, ec.EllipticCurvePublicKey):
             raise InvalidSignature
         authority.verify(signature, _signed(keys, made), ec.ECDSA(hashes.SHA384()))
-    except (InvalidSignature, UnsupportedAlgorithm):
+    except (InvalidSignature, UnsupportedAlgorithm, ValueError):
         raise InputError(
             f"{path} was not signed by the authority in {ca}: it was changed, or comes from "
             "another kit. Get it again from whoever has the kit, over a channel that you trust"

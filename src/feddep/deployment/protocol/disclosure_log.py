@@ -8,11 +8,13 @@ or inserted without breaking the chain. Only lines cut off at the end leave no t
 note :meth:`DisclosureLog.head` elsewhere from time to time, and let :func:`verify` look for it.
 """
 
+import errno
 import fcntl
 import json
 import logging
 import math
 import os
+import stat
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,6 +44,7 @@ from feddep.deployment.protocol.log_lines import (
 from feddep.deployment.protocol.memory import Files
 from feddep.errors import DataError, RuntimeFailureError
 from feddep.federation.messages import Reply, group_of, payload_bytes
+from feddep.reading import plain_file
 from feddep.runs.files import folder_to_disk
 
 log = logging.getLogger(__name__)
@@ -404,7 +407,7 @@ def _split(data: bytes) -> tuple[bytes, bytes]:
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with plain_file(path) as file:
             fcntl.flock(file, fcntl.LOCK_SH)  # a line that is still being written is not torn
             return file.read()
     except OSError as error:
@@ -415,6 +418,10 @@ def _read(path: Path) -> bytes:
 def _opened(path: Path) -> Iterator[BinaryIO]:
     """The file, locked and readable by its owner only; writes go to its end."""
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):  # a pipe or a device would take lines and keep none
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a plain file", str(path))
     with os.fdopen(descriptor, "r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         status = os.fstat(descriptor)

@@ -23,7 +23,7 @@ from feddep.deployment.protocol.remote_runtime import RemoteRuntime, meet, one_l
 from feddep.deployment.protocol.wait_policy import WaitPolicy
 from feddep.errors import InputError
 from feddep.federation.messages import State, grouped
-from feddep.runs.files import Record, write_atomically
+from feddep.runs.files import Record, read_own, write_atomically
 from feddep.runs.folder import REQUESTS, RunFolder
 from feddep.runs.journal import Journal
 from feddep.runs.pipeline import run_method
@@ -381,7 +381,7 @@ def run_name(folder: Path, spec: RunSpec) -> str:
         method = re.sub("[^A-Za-z0-9]+", "-", spec.method.partition(":")[2] or spec.method)
         name = f"{method.strip('-')[:40]}-{secrets.token_hex(6)}"
         write_atomically(file, json.dumps({"run": name}) + "\n")
-    return str(json.loads(file.read_text())["run"])
+    return str(read_own(file, "run")["run"])
 
 
 def _remember(
@@ -395,7 +395,7 @@ def _remember(
 def _earlier(folder: Path) -> list[tuple[Member, Promise]]:
     """What :func:`_remember` stored when the run began; empty for a new run."""
     file = folder / RUN_NAME
-    silos = json.loads(file.read_text()).get("silos", []) if file.exists() else []
+    silos = read_own(file).get("silos", []) if file.exists() else []
     promised = [own.pop("sound") for own in silos]
     return [(Member(**own), sound) for own, sound in zip(silos, promised, strict=True)]
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from feddep.errors import DataError
 from feddep.federation.messages import Reply, State, group, grouped, pack, unpack
+from feddep.reading import json_of, plain_bytes
 from feddep.runs.files import folder_to_disk, sealed, unsealed
 from feddep.runs.old_formats import memory_of_today
 
@@ -23,6 +24,7 @@ has more than four steps."""
 
 _AGREEMENT, _STATE, _ANSWER, _BEST = "agreement.json", "state.bin", ".answer", "best.bin"
 _BEGUN = "begun"
+_MOST_BYTES = 1 << 36
 
 
 class Pieces(Protocol):
@@ -65,7 +67,9 @@ class Files:
         if not file.exists():
             return None
         try:
-            return unsealed(file.read_bytes())
+            return unsealed(plain_bytes(file, _MOST_BYTES))
+        except OSError as error:
+            raise DataError(f"{file} cannot be read ({error.strerror})") from None
         except DataError as error:
             raise DataError(
                 f"{file} is damaged ({error}); delete its folder, and the silo replays what it "
@@ -149,7 +153,10 @@ class RunMemory:
     def agreement(self) -> dict[str, Any] | None:
         """The agreement, as plain values; None if the silo knows nothing of the run."""
         data = self._pieces.load(_AGREEMENT)
-        return None if data is None else dict(json.loads(data))
+        try:
+            return None if data is None else dict(json_of(data))
+        except (TypeError, ValueError) as error:
+            raise DataError(f"what the silo agreed to is damaged ({error})") from None
 
     def agree(self, agreement: Mapping[str, Any]) -> None:
         """Stores the agreement."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from feddep.errors import InputError
+from feddep.reading import json_of, plain_text
 from feddep.runs.files import write_atomically
 from feddep.runtime.envelope import Channel, Envelope, Undelivered
 
@@ -48,7 +49,7 @@ def read_registry(file: Path) -> dict[int, Registered]:
         InputError: the file is missing or holds something else.
     """
     try:
-        rows = json.loads(file.read_text())
+        rows = json_of(plain_text(file))
         return {int(address): Registered(**own) for address, own in rows.items()}
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise InputError(

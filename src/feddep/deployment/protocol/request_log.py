@@ -7,9 +7,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from feddep.errors import DataError
 from feddep.federation.messages import Request, group, unpack
+from feddep.reading import json_of, plain_bytes, plain_text
 from feddep.runs.files import sealed, unsealed, write_atomically
 from feddep.runtime.worker import pack_requests
+
+_MOST_BYTES = 1 << 36
 
 
 def place_of(phase: int, round: int, step: int) -> str:
@@ -55,10 +59,16 @@ class RequestLog:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _read(self, place: str, client: int) -> Request:
-        header, arrays = unpack(unsealed((self._folder / f"{place}.bin").read_bytes()))
-        for who, phase, step, round_, number in header["requests"]:
-            if who == client:
-                return Request(client, phase, step, round_, group(arrays, str(number)))
+        file = self._folder / f"{place}.bin"
+        try:
+            header, arrays = unpack(unsealed(plain_bytes(file, _MOST_BYTES)))
+            for who, phase, step, round_, number in header["requests"]:
+                if who == client:
+                    return Request(client, phase, step, round_, group(arrays, str(number)))
+        except (OSError, DataError, LookupError, TypeError, ValueError) as error:
+            raise DataError(
+                f"{file} is damaged ({error}); a silo that missed it cannot be brought up to date"
+            ) from None
         raise LookupError(f"client {client} was not asked at {place}")
 
     def _places(self) -> list[str]:
@@ -86,8 +96,8 @@ class PlaceLog:
         self._file = file
         self.entries: list[tuple[str, Any]] = []
         if file.exists():
-            for line in file.read_text().splitlines():
-                place, entry = json.loads(line)
+            for line in _lines(file):
+                place, entry = line
                 self.entries.append((place, entry))
 
     def note(self, place: str, entry: Any = None) -> None:
@@ -105,6 +115,13 @@ class PlaceLog:
     def _write(self) -> None:
         rows = [json.dumps([place, entry]) + "\n" for place, entry in self.entries]
         write_atomically(self._file, "".join(rows))
+
+
+def _lines(file: Path) -> list[tuple[str, Any]]:
+    try:
+        return [(str(place), entry) for place, entry in map(json_of, plain_text(file).splitlines())]
+    except (OSError, TypeError, ValueError) as error:
+        raise DataError(f"{file} is damaged ({error}); start the run again") from None
 
 
 class OffenceLog:
