@@ -32,6 +32,14 @@ EdgeFeatures = Annotated[
         help="Counts, sums and means of each node's edges, in and out, as features.",
     ),
 ]
+Flows = Annotated[
+    bool | None,
+    typer.Option(
+        "--flows/--no-flows",
+        help="Keep direction and weight of edges, for models that read them (model.directions, "
+        "model.weighted).",
+    ),
+]
 SplitSeed = Annotated[int, typer.Option("--seed", help="Of the split, if the table has none.")]
 
 
@@ -52,10 +60,11 @@ def check(
     schema: SchemaFile = None,
     column: Columns = None,
     edge_features: EdgeFeatures = None,
+    flows: Flows = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what is in a silo's tables and how it would be treated; nothing is written."""
-    flags = _flags(column, edge_features)
+    flags = _flags(column, edge_features=edge_features, flows=flows)
     found = {str(folder): _sentences(folder, schema, flags) for folder in folders}
     if as_json:
         print_json(found)
@@ -72,6 +81,7 @@ def import_tables(
     schema: SchemaFile = None,
     column: Columns = None,
     edge_features: EdgeFeatures = None,
+    flows: Flows = None,
     seed: SplitSeed = 0,
 ) -> None:
     """Turn a silo's tables into a graph folder, for `feddep run` and `feddep silo`.
@@ -82,7 +92,9 @@ def import_tables(
     from feddep.tables.report import sentences
 
     check_new(out)
-    encoded = import_folder(folder, out, schema, seed=seed, **_flags(column, edge_features))
+    encoded = import_folder(
+        folder, out, schema, seed=seed, **_flags(column, edge_features=edge_features, flows=flows)
+    )
     for sentence in sentences(encoded):
         say(sentence)
     note(f"stored in {out}")
@@ -98,14 +110,14 @@ def _sentences(folder: Path, schema: Path | None, flags: dict[str, Any]) -> list
     return sentences(encoded_folder(folder, schema, **flags))
 
 
-def _flags(columns: list[str] | None, edge_features: bool | None) -> dict[str, Any]:
+def _flags(columns: list[str] | None, **switches: bool | None) -> dict[str, Any]:
     flags: dict[str, Any] = {}
     for pair in columns or []:
         role, equals, name = pair.partition("=")
         if not equals or not role or not name:
             raise InputError(f"expected --column role=name, such as id=customer (got {pair!r})")
         flags[role.strip()] = name.strip()
-    return flags if edge_features is None else flags | {"edge_features": edge_features}
+    return flags | {name: value for name, value in switches.items() if value is not None}
 
 
 @schema_app.command("make")
@@ -119,7 +131,7 @@ def schema_make(
     from feddep.tables.agreeing import make_schema, write_schema
 
     check_file(out)
-    schema = make_schema(folder, **_flags(column, edge_features))
+    schema = make_schema(folder, **_flags(column, edge_features=edge_features))
     write_schema(schema, out)
     for entry in schema.columns:
         what = ", ".join(entry.categories) if entry.kind == "category" else entry.kind

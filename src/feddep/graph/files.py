@@ -9,8 +9,9 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -109,39 +110,50 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_csv(path: Path, header: Sequence[str], columns: Sequence[Array]) -> None:
-    """Writes columns of equal length under a header line."""
+def write_csv(
+    path: Path,
+    header: Sequence[str],
+    columns: Sequence[Array],
+    shown: Callable[[Array], Array] = lambda column: column,
+) -> None:
+    """Writes columns of equal length under a header line.
+
+    Args:
+        path: the file.
+        header: names of the columns.
+        columns: their content.
+        shown: what is written of a column, such as the names of nodes for their numbers.
+    """
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)
         # In slices, because Python's numbers and strings take many times the room of an array's.
         for start in range(0, len(columns[0]), _ROWS_AT_ONCE):
-            slices = (column[start : start + _ROWS_AT_ONCE].tolist() for column in columns)
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            slices = (shown(column[rows]).tolist() for column in columns)
             writer.writerows(zip(*slices, strict=True))
 
 
 def read_csv(path: Path, header: Sequence[str], dtype: type[np.generic]) -> Array:
     """``(rows, columns)`` the content of a CSV file of our own."""
+    return np.concatenate([*csv_slices(path, header, dtype)])
+
+
+def csv_slices(path: Path, header: Sequence[str], dtype: type[np.generic]) -> Iterator[Array]:
+    """The content of a CSV file of our own, ``(rows, columns)`` a part at a time."""
     first_line = (",".join(header) + "\n").encode()
     _check_widths(path)
     with path.open("rb") as file:
         found = file.readline()
-        empty = not file.read(1)
     if found != first_line:
         raise DataError(expected_at(path, 1, ",".join(header), found[:80].decode(errors="replace")))
-    if empty:
-        return np.empty((0, len(header)), dtype)
-    with as_data_error(path):
-        return np.loadtxt(
-            path,
-            dtype=dtype,
-            delimiter=",",
-            skiprows=1,
-            quotechar='"',
-            comments=None,
-            encoding="utf-8",
-            ndmin=2,
-        )
+    with as_data_error(path), path.open(encoding="utf-8") as lines:
+        next(lines)
+        yield np.empty((0, len(header)), dtype)
+        while some := list(islice(lines, _ROWS_AT_ONCE)):
+            yield np.loadtxt(
+                some, dtype=dtype, delimiter=",", quotechar='"', comments=None, ndmin=2
+            )
 
 
 def _check_widths(path: Path) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from feddep.errors import DataError, InputError
 from feddep.graph.adjacency import adjacency
+from feddep.graph.flows import flows_of
 from feddep.graph.graph import Graph
 from feddep.graph.schema import Column, Schema
 from feddep.tables import cells as cells_of
@@ -175,7 +176,11 @@ def _encoded(
     edges.features = {}
     scales = _scaled(features, schema, nodes.training, scales)
     indptr, indices = adjacency(edges.pairs, nodes.ids.count)
-    edges.pairs = edges.pairs[:0]
+    flows = None
+    if edges.weights is not None:
+        flows = flows_of(edges.pairs, edges.weights, indptr, indices)
+        edges.weights = None
+    edges.pairs = np.empty((0, 2), np.int32)  # a slice would keep all of it
     graph = Graph(
         indptr=indptr,
         indices=indices,
@@ -187,6 +192,7 @@ def _encoded(
         name=tables.name,
         outside=edges.outside,
         schema=schema,
+        flows=flows,
     )
     kept = {name: _plain(value) for name, value in vars(settings).items()}
     return Encoded(graph, Encoder(schema, scales, kept), nodes, edges, found, notes)
