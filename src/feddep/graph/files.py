@@ -111,26 +111,22 @@ def _sha256(path: Path) -> str:
 
 
 def write_csv(
-    path: Path,
-    header: Sequence[str],
-    columns: Sequence[Array],
-    shown: Callable[[Array], Array] = lambda column: column,
+    path: Path, header: Sequence[str], count: int, columns: Callable[[slice], Sequence[Array]]
 ) -> None:
-    """Writes columns of equal length under a header line.
+    """Writes columns under a header line.
 
     Args:
         path: the file.
         header: names of the columns.
-        columns: their content.
-        shown: what is written of a column, such as the names of nodes for their numbers.
+        count: number of rows.
+        columns: gives some rows of each column; as text, all of them would take many times the
+            room of the arrays that they come from.
     """
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)
-        # In slices, because Python's numbers and strings take many times the room of an array's.
-        for start in range(0, len(columns[0]), _ROWS_AT_ONCE):
-            rows = slice(start, start + _ROWS_AT_ONCE)
-            slices = (shown(column[rows]).tolist() for column in columns)
+        for start in range(0, count, _ROWS_AT_ONCE):
+            slices = (part.tolist() for part in columns(slice(start, start + _ROWS_AT_ONCE)))
             writer.writerows(zip(*slices, strict=True))
 
 

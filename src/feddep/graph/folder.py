@@ -145,9 +145,7 @@ def fill_graph_folder(graph: Graph, folder: Path) -> None:
     """Writes the files of a graph folder into ``folder``, creating it if necessary."""
     folder.mkdir(parents=True, exist_ok=True)
     _check_ids_can_be_written(graph.node_ids)
-    labels = np.where(graph.labels < 0, "", graph.labels.astype(np.str_))
-    parts = np.array([PART_NAMES[part] for part in Part])[graph.split]
-    write_csv(folder / _NODES, NODE_COLUMNS, (graph.node_ids, labels, parts))
+    _write_nodes(folder / _NODES, graph)
     write_id_pairs(folder / _EDGES, graph.edge_list(), graph.node_ids)
     files = [_NODES, _EDGES, _write_features(folder, graph.features)]
     if graph.flows is not None:
@@ -169,6 +167,17 @@ def fill_graph_folder(graph: Graph, folder: Path) -> None:
         files=hash_files(folder, files),
     )
     write_manifest(folder, manifest)
+
+
+def _write_nodes(path: Path, graph: Graph) -> None:
+    parts = np.array([PART_NAMES[part] for part in Part])
+
+    def columns(rows: slice) -> tuple[Array, ...]:
+        labels = graph.labels[rows]
+        texts = np.where(labels < 0, "", labels.astype(np.str_))
+        return graph.node_ids[rows], texts, parts[graph.split[rows]]
+
+    write_csv(path, NODE_COLUMNS, graph.nodes, columns)
 
 
 def _check_ids_can_be_written(node_ids: Array) -> None:
@@ -230,7 +239,7 @@ def read_flows(path: Path, edges: Ints, indptr: Longs, indices: Ints) -> npt.NDA
 
 def write_id_pairs(path: Path, edges: Ints, node_ids: Array) -> None:
     """Writes edges, given as node numbers, as pairs of ids."""
-    write_csv(path, EDGE_COLUMNS, (edges[:, 0], edges[:, 1]), lambda column: node_ids[column])
+    write_csv(path, EDGE_COLUMNS, len(edges), lambda rows: node_ids[edges[rows]].T)
 
 
 def read_id_pairs(path: Path, ids: str) -> Array:
@@ -247,7 +256,7 @@ def _write_outside(path: Path, outside: OutsideLinks, node_ids: Array) -> None:
     _check_ids_can_be_written(outside.ids)
     _check_ids_can_be_written(np.array(outside.names, np.str_))
     columns = (node_ids[outside.nodes], outside.silo_names, outside.ids)
-    write_csv(path, OUTSIDE_COLUMNS, columns)
+    write_csv(path, OUTSIDE_COLUMNS, len(outside), lambda rows: [own[rows] for own in columns])
 
 
 def _read_outside(path: Path, node_ids: Array, ids: str) -> OutsideLinks:
