@@ -14,7 +14,8 @@ from statistics import mean, stdev
 
 import feddep
 from feddep.federation.messages import group
-from feddep.learning.evaluation import Scores, measure as measured
+from feddep.learning.evaluation import Scores
+from feddep.learning.evaluation import measure as measured
 from feddep.runs import pipeline
 from feddep.runs.execute import execute
 from feddep.runtime.inprocess import InProcess
@@ -28,6 +29,7 @@ class OnOwnNodes(InProcess):
     """Scores every round's classifiers on each silo's own graph, in place of a whole one."""
 
     def measure(self, classifier: dict | None) -> "Future[list[Scores]]":
+        """See :class:`InProcess`."""
         found = []
         for client, own in self._local.clients.items():
             weights = classifier or group(self._local.states[client], "classifier")

@@ -239,7 +239,7 @@ def read_flows(path: Path, edges: Ints, indptr: Longs, indices: Ints) -> npt.NDA
 
 def write_id_pairs(path: Path, edges: Ints, node_ids: Array) -> None:
     """Writes edges, given as node numbers, as pairs of ids."""
-    write_csv(path, EDGE_COLUMNS, len(edges), lambda rows: node_ids[edges[rows]].T)
+    write_csv(path, EDGE_COLUMNS, len(edges), lambda rows: tuple(node_ids[edges[rows]].T))
 
 
 def read_id_pairs(path: Path, ids: str) -> Array:
