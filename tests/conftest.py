@@ -92,3 +92,12 @@ def inside_a_flower_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("_task_id", "_run_id", "_node_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
+
+
+@pytest.fixture
+def banks(tmp_path):
+    """Two banks' folders of tables; both number their accounts from 0."""
+    from tables.banks import write_numbered_bank
+
+    north = write_numbered_bank(tmp_path / "north", 0)
+    return [north, write_numbered_bank(tmp_path / "south", 1, kinds=("person", "club"))]

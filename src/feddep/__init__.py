@@ -20,19 +20,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from feddep.api import load, methods, open_run, partition, run
+    from feddep.api import load, methods, open_run, partition, run, shards
     from feddep.errors import FeddepError, InputError
     from feddep.graph.folder import write_graph
     from feddep.graph.graph import Graph, Part
     from feddep.graph.interchange import from_pyg, to_pyg
     from feddep.graph.payments.folders import make_payments
     from feddep.graph.shard import Shards, read_shards, write_shards
+    from feddep.graph.silos import Silos
     from feddep.graph.tables import read_tables
     from feddep.learning.classifier import Classifier
     from feddep.runs.result import Result
 
 _HOMES = {
-    "feddep.api": ("load", "methods", "open_run", "partition", "run"),
+    "feddep.api": ("load", "methods", "open_run", "partition", "run", "shards"),
     "feddep.errors": ("FeddepError", "InputError"),
     "feddep.runs.result": ("Result",),
     "feddep.graph.folder": ("write_graph",),
@@ -40,6 +41,7 @@ _HOMES = {
     "feddep.graph.interchange": ("from_pyg", "to_pyg"),
     "feddep.graph.payments.folders": ("make_payments",),
     "feddep.graph.shard": ("Shards", "read_shards", "write_shards"),
+    "feddep.graph.silos": ("Silos",),
     "feddep.graph.tables": ("read_tables",),
     "feddep.learning.classifier": ("Classifier",),
 }
@@ -52,6 +54,7 @@ __all__ = [
     "Part",
     "Result",
     "Shards",
+    "Silos",
     "from_pyg",
     "load",
     "make_payments",
@@ -61,6 +64,7 @@ __all__ = [
     "read_shards",
     "read_tables",
     "run",
+    "shards",
     "to_pyg",
     "write_graph",
     "write_shards",

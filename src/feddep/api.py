@@ -1,6 +1,6 @@
 """The Python interface: load, partition, run, open_run. What a notebook user types."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,11 +9,13 @@ from feddep.deployment.protocol.runtimes import runner_of
 from feddep.errors import InputError
 from feddep.graph.graph import Graph
 from feddep.graph.shard import Shards
+from feddep.graph.silos import Silos
 from feddep.runs.execute import execute
 from feddep.runs.opening import open_run as open_folder
 from feddep.runs.result import Result
 from feddep.scenario import build
 from feddep.scenario.spec import RunSpec
+from feddep.tables.silo_data import Source, open_silos
 
 
 def methods() -> dict[str, str]:
@@ -62,9 +64,24 @@ def partition(
     return build.split_and_partition(graph, spec.partition, spec.split, seed=spec.seed)
 
 
+def shards(
+    silos: Sequence[Source], *, names: Sequence[str] = (), seed: int = 0, **tables: Any
+) -> Silos:
+    """Silos that are never joined: nobody has the whole graph, or the edges between them.
+
+    Args:
+        silos: for each a folder of tables or of a graph, a graph, or a pair of data frames (nodes,
+            edges). Tables are encoded by one schema, joined from what each may show.
+        names: of the silos; default: those of their folders, or their numbers.
+        seed: of the splits that are drawn where there is none.
+        **tables: how all tables are read, as in tables.toml: ``id="customer"``, ``flows=True``.
+    """
+    return open_silos(silos, names, seed, **tables)
+
+
 def run(
     method: str,
-    shards: Shards | Graph | str | Path,
+    shards: Shards | Silos | Graph | str | Path,
     *,
     rounds: int | None = None,
     seed: int | None = None,
@@ -79,8 +96,8 @@ def run(
 
     Args:
         method: a name in :func:`methods`, or ``module:ATTRIBUTE`` for one of your own.
-        shards: what :func:`partition` returned; a graph or a data set (name or folder) is
-            partitioned first.
+        shards: what :func:`partition` or :func:`shards` returned; a graph or a data set (name or
+            folder) is partitioned first.
         rounds: rounds of training.
         seed: fixes every random draw; default: the one the shards were made with.
         settings: other keys of the spec, e.g. ``{"training.batch_size": 64}``. What is left out
@@ -96,7 +113,7 @@ def run(
         given["training.rounds"] = rounds
     if seed is not None:
         given["seed"] = seed
-    data = shards if isinstance(shards, Shards | Graph) else None
+    data = shards if isinstance(shards, Shards | Silos | Graph) else None
     if data is None:
         given["dataset"] = str(shards)
     return execute(

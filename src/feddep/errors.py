@@ -21,7 +21,9 @@ class FeddepError(Exception):
         if not text.isprintable():
             lines = text.split("\n") if self.has_lines else [text]
             text = "\n".join(map(_printable, lines))
-        return text if len(text) <= self._most else f"{text[: self._most]}…"
+        if len(text) > self._most:  # what is quoted stands in the middle, what to do at the end
+            text = f"{text[: self._most * 3 // 4]}…{text[-self._most // 4 :]}"
+        return text
 
 
 class InputError(FeddepError):

@@ -1,5 +1,6 @@
 """The spec: strict keys, values of the right type, TOML there and back."""
 
+import os
 import tomllib
 
 import pytest
@@ -24,7 +25,7 @@ def test_the_defaults_are_those_of_the_command_line():
 def test_keys_are_plain_names_at_the_top_and_section_name_below():
     keys = spec_keys()
     assert len(set(keys)) == len(keys)
-    assert {"method", "dataset", "seed", "feature_share", "preset"} == {
+    assert {"method", "dataset", "silos", "seed", "feature_share", "preset"} == {
         key for key in keys if "." not in key
     }
     assert {"training.rounds", "partition.clients", "split.kind", "model.hidden"} <= set(keys)
@@ -34,7 +35,15 @@ def test_keys_are_plain_names_at_the_top_and_section_name_below():
 def test_every_key_can_be_set(key: str):
     section, _, name = key.rpartition(".")
     holder = getattr(RunSpec(), section) if section else RunSpec()
-    assert RunSpec().with_settings({key: str(getattr(holder, name))}) == RunSpec()
+    value = getattr(holder, name)
+    text = os.pathsep.join(value) if isinstance(value, tuple) else str(value)
+    assert RunSpec().with_settings({key: text}) == RunSpec()
+
+
+def test_folders_of_silos_are_one_text_separated_as_in_path():
+    spec = RunSpec().with_settings({"silos": os.pathsep.join(["north", "south"])})
+    assert spec.silos == ("north", "south")
+    assert RunSpec.from_toml(spec.to_toml()) == spec
 
 
 # Settings

@@ -1,5 +1,7 @@
 """Tables as a bank has them, small enough to be read."""
 
+import numpy as np
+
 ACCOUNTS = """id,kind,age,balance,vip,code,label,split
 a1,person,41,1020.5,yes,0471,0,train
 a2,firm,,88000,no,0471,1,train
@@ -29,4 +31,21 @@ def write_bank(folder, accounts=ACCOUNTS, payments=PAYMENTS, settings=""):
     (folder / "transactions.csv").write_text(payments)
     if settings:
         (folder / "tables.toml").write_text(settings)
+    return folder
+
+
+def write_numbered_bank(folder, seed, kinds=("person", "firm"), columns="id,kind,age,label"):
+    """Forty accounts, numbered alike at every bank, whose age tells the label."""
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(seed)
+    rows = [
+        {"id": i, "kind": kinds[i % len(kinds)], "age": 20 + 30 * (i % 2), "label": "ab"[i % 2]}
+        for i in range(40)
+    ]
+    names = columns.split(",")
+    lines = [",".join(str(row[name]) for name in names) for row in rows]
+    (folder / "nodes.csv").write_text("\n".join([columns, *lines]) + "\n")
+    ends = rng.integers(0, 40, (80, 2))
+    edges = "\n".join(f"{a},{b}" for a, b in ends)
+    (folder / "edges.csv").write_text(f"source,target\n{edges}\n")
     return folder

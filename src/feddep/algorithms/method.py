@@ -6,6 +6,7 @@ from typing import Any
 
 from feddep.errors import InputError
 from feddep.federation.phase import AnyPhase, groups_sent
+from feddep.learning.mending import AddedNodes
 from feddep.learning.spec import LearningSpec
 from feddep.models.sage import Fusion
 
@@ -55,6 +56,11 @@ class Method:
                 f"the phases of {self.name} need different names (got {', '.join(twice)} twice); "
                 "give one of them another name"
             )
+
+    @property
+    def adds_nodes(self) -> bool:
+        """Whether neighbours are put into the silos' graphs as nodes."""
+        return any(isinstance(getattr(p, "mender", None), AddedNodes) for p in self.phases)
 
     def discloses_in(self, spec: LearningSpec) -> frozenset[str]:
         """Groups of arrays that leave a client in a run of this spec, as the phases declare."""

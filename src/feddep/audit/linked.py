@@ -27,7 +27,7 @@ from feddep.privacy.accountant import Guarantee
 from feddep.privacy.links import link_epsilon
 from feddep.runs.accounting import mechanism_events
 from feddep.runtime.inprocess import InProcess
-from feddep.scenario.build import build, check_links, initial_server_state, learning_spec_for
+from feddep.scenario.build import build_shards, check_links, initial_server_state, learning_spec_for
 from feddep.scenario.spec import RunSpec
 from feddep.seeding import Seeds
 
@@ -60,7 +60,7 @@ class Secrets:
 
 def run_linked_trial(spec: RunSpec, plan: Plan) -> Trial:
     """Audits the answers of one run of linked silos, in this process."""
-    method, shards = find_method(spec.method), build(spec)
+    method, shards = find_method(spec.method), build_shards(spec)
     check_links(shards, method)
     seeds = Seeds(spec.seed).child("audit", "linked")
     secrets = draw_secrets(shards, plan.canaries, seeds.stream("nodes"))

@@ -26,7 +26,7 @@ from feddep.learning.spec import LearningSpec
 from feddep.privacy.accountant import Guarantee, price, worst_of
 from feddep.runs.accounting import mechanism_events, message_events
 from feddep.runtime.inprocess import InProcess
-from feddep.scenario.build import build, initial_server_state, learning_spec_for
+from feddep.scenario.build import build_shards, initial_server_state, learning_spec_for
 from feddep.scenario.spec import RunSpec
 from feddep.seeding import Seeds
 
@@ -93,7 +93,7 @@ class Trial:
 def run_trial(spec: RunSpec, plan: Plan) -> Trial:
     """Audits one run of the spec, in this process."""
     method = audited_method(spec, plan)
-    shards = build(spec)
+    shards = build_shards(spec)
     graphs, seeds = list(shards), Seeds(spec.seed).child("audit")
     canaries = draw_canaries(graphs, plan.canaries, seeds.stream("canaries"))
     if not len(canaries):

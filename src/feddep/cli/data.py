@@ -55,12 +55,12 @@ def partition(
     """Divide a graph among clients; print what each holds and how many edges are lost."""
     from feddep.graph.partition import statistics
     from feddep.graph.shard import write_shards
-    from feddep.scenario.build import build
+    from feddep.scenario.build import build_shards
 
     spec = spec_of(given_settings(**context.params))
     if out is not None:
         check_new(out)
-    shards = build(spec)
+    shards = build_shards(spec)
     found = statistics(shards.graph, shards.owner)
     if out is not None:
         write_shards(shards, out)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _FLAG_KEYS = {
     "method": "method",
     "dataset": "dataset",
+    "silos": "silos",
     "clients": "partition.clients",
     "partition": "partition.kind",
     "links": "partition.links",
@@ -83,6 +84,14 @@ _DATASET = typer.Option(
 Method = Annotated[str, _METHOD]
 DatasetName = Annotated[str, _DATASET]
 Dataset = Annotated[str | None, _DATASET]
+Silos = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Folders of silos that are never joined, each with its tables or its graph: "
+        "--silos north south west.",
+    ),
+]
+MoreSilos = Annotated[list[str] | None, typer.Argument(hidden=True)]
 Clients = Annotated[int | None, typer.Option(help="Number of clients, M.")]
 Partition = Annotated[
     str | None,
@@ -160,6 +169,10 @@ def given_settings(settings: list[str] | None, **flags: Any) -> dict[str, Any]:
     from feddep.scenario.spec import parse_settings
 
     given: dict[str, Any] = parse_settings(settings or [])
+    more = flags.get("more_silos") or []
+    if more and not flags.get("silos"):
+        raise InputError(f"unexpected argument {more[0]!r}; folders of silos follow --silos")
+    flags["silos"] = [*(flags.get("silos") or []), *more] or None
     for name, key in _FLAG_KEYS.items():
         if flags.get(name) is not None:
             given[key] = flags[name]

@@ -19,11 +19,13 @@ from feddep.cli.options import (
     Epsilon,
     Links,
     Mechanism,
+    MoreSilos,
     Partition,
     Preset,
     Rounds,
     Seed,
     Settings,
+    Silos,
     Split,
     Workers,
     completed,
@@ -34,7 +36,7 @@ from feddep.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from feddep.graph.shard import Shards
+    from feddep.graph.silos import ClientData
     from feddep.runs.execute import Runner
     from feddep.runs.journal import Watcher
     from feddep.runs.result import Result
@@ -61,6 +63,7 @@ def run(
         ),
     ] = None,
     dataset: Dataset = None,
+    silos: Silos = None,
     clients: Clients = None,
     partition: Partition = None,
     links: Links = None,
@@ -85,6 +88,7 @@ def run(
     ] = False,
     as_json: AsJson = False,
     settings: Settings = None,
+    more_silos: MoreSilos = None,
 ) -> None:
     """Train with one method and store the run.
 
@@ -114,6 +118,7 @@ def compare(
         str, typer.Option(help="Names in `feddep methods`, separated by commas.")
     ] = "local,fedavg,feddep,global",
     dataset: Dataset = None,
+    silos: Silos = None,
     clients: Clients = None,
     partition: Partition = None,
     links: Links = None,
@@ -129,6 +134,7 @@ def compare(
         Path | None, typer.Option(help="Folder for runs and report; default: under runs/.")
     ] = None,
     settings: Settings = None,
+    more_silos: MoreSilos = None,
 ) -> None:
     """Run several methods on the same shards and write a report.
 
@@ -203,7 +209,7 @@ def carry_out(
 def watched(carry: Callable[..., "Result"]) -> "Runner":
     """A runner with a progress bar that Ctrl-C stops in order."""
 
-    def runner(spec: "RunSpec", shards: "Shards", **how: Any) -> "Result":
+    def runner(spec: "RunSpec", shards: "ClientData", **how: Any) -> "Result":
         with _progress(spec) as watch, _graceful_stop() as stop_requested:
             return carry(spec, shards, watch=watch, stop_requested=stop_requested, **how)
 

@@ -35,6 +35,14 @@ EdgeFeatures = Annotated[
         help="Counts, sums and means of each node's edges, in and out, as features.",
     ),
 ]
+Flows = Annotated[
+    bool | None,
+    typer.Option(
+        "--flows/--no-flows",
+        help="Keep direction and weight of edges, for models that read them (model.directions, "
+        "model.weighted).",
+    ),
+]
 SplitSeed = Annotated[int, typer.Option("--seed", help="Of the split, if the table has none.")]
 
 
@@ -55,10 +63,11 @@ def check(
     schema: SchemaFile = None,
     column: Columns = None,
     edge_features: EdgeFeatures = None,
+    flows: Flows = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what is in a silo's tables and how it would be treated; nothing is written."""
-    flags = _flags(column, edge_features)
+    flags = _flags(column, edge_features=edge_features, flows=flows)
     found = {str(folder): _sentences(folder, schema, flags) for folder in folders}
     if as_json:
         print_json(found)
@@ -75,6 +84,7 @@ def import_tables(
     schema: SchemaFile = None,
     column: Columns = None,
     edge_features: EdgeFeatures = None,
+    flows: Flows = None,
     seed: SplitSeed = 0,
 ) -> None:
     """Turn a silo's tables into a graph folder, for `feddep run` and `feddep silo`.
@@ -85,7 +95,9 @@ def import_tables(
     from feddep.tables.report import sentences
 
     check_new(out)
-    encoded = import_folder(folder, out, schema, seed=seed, **_flags(column, edge_features))
+    encoded = import_folder(
+        folder, out, schema, seed=seed, **_flags(column, edge_features=edge_features, flows=flows)
+    )
     for sentence in sentences(encoded):
         say(sentence)
     note(f"stored in {out}")
@@ -101,14 +113,14 @@ def _sentences(folder: Path, schema: Path | None, flags: dict[str, Any]) -> list
     return sentences(encoded_folder(folder, schema, **flags))
 
 
-def _flags(columns: list[str] | None, edge_features: bool | None) -> dict[str, Any]:
+def _flags(columns: list[str] | None, **switches: bool | None) -> dict[str, Any]:
     flags: dict[str, Any] = {}
     for pair in columns or []:
         role, equals, name = pair.partition("=")
         if not equals or not role or not name:
             raise InputError(f"expected --column role=name, such as id=customer (got {pair!r})")
         flags[role.strip()] = name.strip()
-    return flags if edge_features is None else flags | {"edge_features": edge_features}
+    return flags | {name: value for name, value in switches.items() if value is not None}
 
 
 @schema_app.command("make")
@@ -122,7 +134,7 @@ def schema_make(
     from feddep.tables.agreeing import make_schema, write_schema
 
     check_file(out)
-    schema = make_schema(folder, **_flags(column, edge_features))
+    schema = make_schema(folder, **_flags(column, edge_features=edge_features))
     write_schema(schema, out)
     for entry in schema.columns:
         what = ", ".join(entry.categories) if entry.kind == "category" else entry.kind
@@ -145,3 +157,73 @@ def schema_join(
         say(told)
     write_schema(joined, out)
     note(f"stored in {out}; every silo imports with --schema {out}")
+
+
+@schema_app.command("sums")
+def schema_sums(
+    folder: Annotated[Path, typer.Argument(help="The folder with a silo's tables.")],
+    schema: Annotated[Path, typer.Option(help="The agreed schema.")],
+    out: Annotated[Path, typer.Option(help="New file.")] = Path("sums.json"),
+    epsilon: Annotated[
+        float | None, typer.Option(help="Hide one node: ε of Gaussian noise on the sums.")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="δ of the noise.")] = 1e-6,
+    bound: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="With noise, the range that a column's cells are cut to, such as age=0:120. For "
+            "every column of numbers."
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="The silo's configuration: its consent is asked, its log gets a line."),
+    ] = None,
+    column: Columns = None,
+) -> None:
+    """Write the sums of a silo's columns, from which all silos agree on scales."""
+    from feddep.deployment.operations.scaling import Noise, tell_sums
+
+    check_file(out)
+    if epsilon is None and bound:
+        raise InputError("--bound is for noise; give --epsilon too, or leave it out")
+    bounds = dict(map(_bound, bound or []))
+    noise = None if epsilon is None else Noise(epsilon=epsilon, delta=delta, bounds=bounds)
+    found = tell_sums(folder, schema, out, noise=noise, config=config, flags=_flags(column))
+    for name, (cells, total, squares) in zip(found.columns, found.table.tolist(), strict=True):
+        say(f"{name}: {cells:g} cells, sum {total:g}, squares {squares:g}")
+    if noise is None:
+        note("these are exact: two such files with and without a node tell its cells")
+    else:
+        note(f"with noise: ε = {noise.epsilon:g}, δ = {noise.delta:g} for one node; each file anew")
+    note(f"stored in {out}: give it to the others")
+
+
+@schema_app.command("scale")
+def schema_scale(
+    schema: Annotated[Path, typer.Argument(help="The agreed schema.")],
+    files: Annotated[list[Path], typer.Argument(help="Sums of all silos.")],
+    out: Annotated[Path, typer.Option(help="New file.")] = Path("scaled.json"),
+) -> None:
+    """Put the silos' sums together: the schema with one scale for all."""
+    from feddep.tables.agreeing import read_schema, write_schema
+    from feddep.tables.scaling import Sums, with_scales
+
+    check_file(out)
+    scaled = with_scales(read_schema(schema), {str(file): Sums.read(file) for file in files})
+    for entry in scaled.columns:
+        if entry.mean is not None:
+            say(f"{entry.name}: mean {entry.mean:g}, deviation {entry.deviation:g}")
+    write_schema(scaled, out)
+    note(f"stored in {out}; every silo imports with --schema {out}")
+
+
+def _bound(text: str) -> tuple[str, tuple[float, float]]:
+    name, equals, limits = text.rpartition("=")
+    low, colon, high = limits.partition(":")
+    try:
+        if not (equals and colon):
+            raise ValueError
+        return name.strip(), (float(low), float(high))
+    except ValueError:
+        raise InputError(f"expected --bound name=lowest:highest (got {text!r})") from None

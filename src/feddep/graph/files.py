@@ -9,10 +9,11 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -111,42 +112,53 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_csv(path: Path, header: Sequence[str], columns: Sequence[Array]) -> None:
-    """Writes columns of equal length under a header line."""
+def write_csv(
+    path: Path, header: Sequence[str], count: int, columns: Callable[[slice], Sequence[Array]]
+) -> None:
+    """Writes columns under a header line.
+
+    Args:
+        path: the file.
+        header: names of the columns.
+        count: number of rows.
+        columns: gives some rows of each column; as text, all of them would take many times the
+            room of the arrays that they come from.
+    """
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(header)
-        # In slices, because Python's numbers and strings take many times the room of an array's.
-        for start in range(0, len(columns[0]), _ROWS_AT_ONCE):
-            slices = (column[start : start + _ROWS_AT_ONCE].tolist() for column in columns)
+        for start in range(0, count, _ROWS_AT_ONCE):
+            slices = (part.tolist() for part in columns(slice(start, start + _ROWS_AT_ONCE)))
             writer.writerows(zip(*slices, strict=True))
+
+
+_AS_WRITTEN: dict[str, Any] = {"delimiter": ",", "quotechar": '"', "comments": None, "ndmin": 2}
 
 
 def read_csv(path: Path, header: Sequence[str], dtype: type[np.generic]) -> Array:
     """``(rows, columns)`` the content of a CSV file of our own."""
+    return np.concatenate([*csv_slices(path, header, dtype)])
+
+
+def csv_slices(path: Path, header: Sequence[str], dtype: type[np.generic]) -> Iterator[Array]:
+    """The content of a CSV file of our own, ``(rows, columns)`` a part at a time."""
     first_line = (",".join(header) + "\n").encode()
     _check_widths(path)
     with path.open("rb") as file:
         found = file.readline()
-        empty = not file.read(1)
     if found != first_line:
         raise DataError(expected_at(path, 1, ",".join(header), found[:80].decode(errors="replace")))
-    if empty:
-        return np.empty((0, len(header)), dtype)
-    with as_data_error(path):
-        table: Array = np.loadtxt(
-            path,
-            dtype=dtype,
-            delimiter=",",
-            skiprows=1,
-            quotechar='"',
-            comments=None,
-            encoding="utf-8",
-            ndmin=2,
-        )
-    if table.size and table.shape[1] != len(header):
-        raise DataError(expected_at(path, 2, f"{len(header)} cells in every line", table.shape[1]))
-    return table.reshape(-1, len(header))
+    with as_data_error(path), path.open(encoding="utf-8") as lines:
+        next(lines)
+        yield np.empty((0, len(header)), dtype)
+        while some := list(islice(lines, _ROWS_AT_ONCE)):
+            yield _cells(path, np.loadtxt(some, dtype=dtype, **_AS_WRITTEN), len(header))
+
+
+def _cells(path: Path, table: Array, width: int) -> Array:
+    if table.size and table.shape[1] != width:
+        raise DataError(expected_at(path, 2, f"{width} cells in every line", table.shape[1]))
+    return table.reshape(-1, width)
 
 
 def _check_widths(path: Path) -> None:

@@ -8,6 +8,8 @@ import numpy as np
 
 from feddep.graph.graph import Array, Graph
 
+_ROWS_AT_ONCE = 1 << 16
+
 
 def fingerprint(graph: Graph) -> str:
     """64 digits that are the same for the same links and features in the same order of nodes.
@@ -16,20 +18,32 @@ def fingerprint(graph: Graph) -> str:
     """
     digest = hashlib.blake2b(digest_size=32)
     features = graph.features
-    parts: list[Array] = [graph.indptr.astype(np.int64), graph.indices.astype(np.int64)]
+    _add(digest, np.array([graph.nodes, graph.feature_count]))
+    _add(digest, graph.indptr, np.int64)
+    _add(digest, graph.indices, np.int64)
     if isinstance(features, np.ndarray):
-        parts.append(features.astype(np.float32))
+        _add(digest, features, np.float32)
     else:
-        parts += [features.indptr.astype(np.int64), features.indices.astype(np.int64)]
-        parts.append(features.data.astype(np.float32))
+        _add(digest, features.indptr, np.int64)
+        _add(digest, features.indices, np.int64)
+        _add(digest, features.data, np.float32)
+    if graph.flows is not None:
+        _add(digest, graph.flows)
     if graph.outside is not None:
         outside = graph.outside
         texts = (outside.ids.astype(np.str_), np.array(outside.names, np.str_))
-        parts += [outside.nodes, outside.silos]
-        parts += [np.frombuffer(text.tobytes(), np.uint8) for text in texts]
-    for part in [np.array([graph.nodes, graph.feature_count]), *parts]:
-        digest.update(np.ascontiguousarray(part).data)
+        for part in (outside.nodes, outside.silos):
+            _add(digest, part)
+        for text in texts:
+            digest.update(text.tobytes())
     return digest.hexdigest()
+
+
+def _add(digest: "hashlib.blake2b", array: Array, dtype: type[np.generic] | None = None) -> None:
+    """Takes in an array, a part at a time: a large one in another type would be a second copy."""
+    for start in range(0, len(array), _ROWS_AT_ONCE):
+        part = array[start : start + _ROWS_AT_ONCE]
+        digest.update(np.ascontiguousarray(part, dtype).data)
 
 
 @lru_cache(maxsize=4)

@@ -9,6 +9,8 @@ A *graph folder* holds::
     features.npy    a dense float32 array
     outside.csv     node,silo,id       (links to nodes of other silos, if the owner knows them)
     marks.csv       case,time          (what nodes may be divided by, rows as in nodes.csv)
+    flows.npy       what goes from source to target and what comes back, a row for each of
+                    edges.csv, if direction and weight are kept
 """
 
 from collections.abc import Sequence
@@ -21,11 +23,13 @@ import scipy.sparse as sp
 from pydantic import NonNegativeInt, PositiveInt
 
 from feddep.errors import DataError, InputError
+from feddep.graph.adjacency import adjacency
 from feddep.graph.csr import checked_csr
 from feddep.graph.files import (
     AnyPath,
     Manifest,
     as_data_error,
+    csv_slices,
     expected_at,
     format_of,
     hash_files,
@@ -36,7 +40,8 @@ from feddep.graph.files import (
     write_csv,
     write_manifest,
 )
-from feddep.graph.graph import Array, Features, Graph, Part
+from feddep.graph.flows import flows_of
+from feddep.graph.graph import Array, Features, Graph, Part, as_features
 from feddep.graph.marks import Marks
 from feddep.graph.outside import OutsideLinks
 from feddep.graph.schema import Column, Schema
@@ -55,6 +60,7 @@ _NODES = "nodes.csv"
 _EDGES = "edges.csv"
 _OUTSIDE = "outside.csv"
 _MARKS = "marks.csv"
+_FLOWS = "flows.npy"
 _SPARSE = "features.npz"
 _DENSE = "features.npy"
 
@@ -104,20 +110,23 @@ def read_graph(folder: AnyPath) -> Graph:
     manifest = read_manifest(folder, _GraphManifest)
     features = _SPARSE if _SPARSE in manifest.files else _DENSE
     more = {_OUTSIDE} if manifest.outside_ids else set()
-    more |= {_MARKS} & manifest.files.keys()
+    more |= {_MARKS, _FLOWS} & manifest.files.keys()
     verify_files(folder, manifest.files, required={_NODES, _EDGES, features} | more)
     ids, labels, split = _read_nodes(folder / _NODES, manifest.ids)
     _check_count(folder, "nodes", len(ids), manifest.nodes)
-    pairs = read_id_pairs(folder / _EDGES, manifest.ids)
-    edges = numbers_of(pairs, ids, folder / _EDGES)
+    edges = _read_edges(folder / _EDGES, manifest.ids, ids)
     outside = None
     if manifest.outside_ids:
         outside = _read_outside(folder / _OUTSIDE, ids, manifest.outside_ids)
     with as_data_error(folder):
-        graph = Graph.from_edges(
-            edges,
-            read_features(folder / features),
-            labels,
+        indptr, indices = adjacency(edges, len(ids))
+        flows = read_flows(folder / _FLOWS, edges, indptr, indices) if _FLOWS in more else None
+        del edges
+        graph = Graph(
+            indptr=indptr,
+            indices=indices,
+            features=as_features(read_features(folder / features), copy=False),
+            labels=labels,
             classes=manifest.classes,
             node_ids=ids,
             split=split,
@@ -125,6 +134,7 @@ def read_graph(folder: AnyPath) -> Graph:
             outside=outside,
             schema=manifest.known_schema,
             marks=_read_marks(folder / _MARKS) if _MARKS in more else None,
+            flows=flows,
         )
     _check_count(folder, "edges", graph.edges, manifest.edges)
     _check_count(folder, "feature columns", graph.feature_count, manifest.feature_count)
@@ -140,17 +150,19 @@ def fill_graph_folder(graph: Graph, folder: Path) -> None:
     """Writes the files of a graph folder into ``folder``, creating it if necessary."""
     folder.mkdir(parents=True, exist_ok=True)
     _check_ids_can_be_written(graph.node_ids)
-    labels = np.where(graph.labels < 0, "", graph.labels.astype(np.str_))
-    parts = np.array([PART_NAMES[part] for part in Part])[graph.split]
-    write_csv(folder / _NODES, NODE_COLUMNS, (graph.node_ids, labels, parts))
+    _write_nodes(folder / _NODES, graph)
     write_id_pairs(folder / _EDGES, graph.edge_list(), graph.node_ids)
     files = [_NODES, _EDGES, _write_features(folder, graph.features)]
+    if graph.flows is not None:
+        np.save(folder / _FLOWS, graph.edge_flows(), allow_pickle=False)
+        files.append(_FLOWS)
     if graph.outside is not None:
         _write_outside(folder / _OUTSIDE, graph.outside, graph.node_ids)
         files.append(_OUTSIDE)
     if graph.marks is not None:
         _check_ids_can_be_written(graph.marks.case)
-        write_csv(folder / _MARKS, MARK_COLUMNS, (graph.marks.case, graph.marks.time))
+        case, time = graph.marks.case, graph.marks.time
+        write_csv(folder / _MARKS, MARK_COLUMNS, graph.nodes, lambda rows: [case[rows], time[rows]])
         files.append(_MARKS)
     manifest = _GraphManifest(
         name=graph.name,
@@ -167,6 +179,17 @@ def fill_graph_folder(graph: Graph, folder: Path) -> None:
     write_manifest(folder, manifest)
 
 
+def _write_nodes(path: Path, graph: Graph) -> None:
+    parts = np.array([PART_NAMES[part] for part in Part])
+
+    def columns(rows: slice) -> tuple[Array, ...]:
+        labels = graph.labels[rows]
+        texts = np.where(labels < 0, "", labels.astype(np.str_))
+        return graph.node_ids[rows], texts, parts[graph.split[rows]]
+
+    write_csv(path, NODE_COLUMNS, graph.nodes, columns)
+
+
 def _check_ids_can_be_written(node_ids: Array) -> None:
     if node_ids.dtype.kind in "iu":
         return
@@ -179,24 +202,54 @@ def _check_ids_can_be_written(node_ids: Array) -> None:
 
 def _read_nodes(path: Path, ids: str) -> tuple[Array, Longs, npt.NDArray[np.int8]]:
     """Ids, labels and split of a nodes.csv of our own."""
-    table = read_csv(path, NODE_COLUMNS, np.str_)
-    names, labels, parts = table.T
-    split = np.full(len(table), -1, np.int8)
-    for part, name in PART_NAMES.items():
-        split[parts == name] = part
-    if (split < 0).any():
-        row = int(np.flatnonzero(split < 0)[0])
-        raise DataError(
-            expected_at(path, row + 2, "a split of train, val, test or none", parts[row])
+    found: list[tuple[Array, Longs, npt.NDArray[np.int8]]] = []
+    line = 2
+    for table in csv_slices(path, NODE_COLUMNS, np.str_):
+        names, labels, parts = table.T
+        split = np.full(len(table), -1, np.int8)
+        for part, name in PART_NAMES.items():
+            split[parts == name] = part
+        if (split < 0).any():
+            row = int(np.flatnonzero(split < 0)[0])
+            expectation = "a split of train, val, test or none"
+            raise DataError(expected_at(path, line + row, expectation, parts[row]))
+        with as_data_error(path):
+            numbers = np.where(labels == "", "-1", labels).astype(np.int64)
+            named = names.astype(np.int64) if ids == "integer" else names.copy()
+        found.append((named, numbers, split))
+        line += len(table)
+    named, numbers, split = (np.concatenate(column) for column in zip(*found, strict=True))
+    return named, numbers, split
+
+
+def _read_edges(path: Path, ids: str, node_ids: Array) -> Ints:
+    """``(E, 2)`` node numbers, from a file of our own."""
+    order = np.argsort(node_ids)
+    found, line = [np.empty((0, 2), np.int32)], 2
+    for pairs in csv_slices(path, EDGE_COLUMNS, np.int64 if ids == "integer" else np.str_):
+        found.append(numbers_of(pairs, node_ids, path, order=order, line=line))
+        line += len(pairs)
+    return np.concatenate(found)
+
+
+def read_flows(path: Path, edges: Ints, indptr: Longs, indices: Ints) -> npt.NDArray[np.float32]:
+    """The flows of edges, from a file with both directions of each.
+
+    Raises:
+        InputError: it does not fit them.
+    """
+    there = np.load(path, allow_pickle=False)
+    if there.dtype != np.float32 or there.shape != (len(edges), 2):
+        raise InputError(
+            f"{path}: expected float32 of shape {(len(edges), 2)} (got {there.dtype} {there.shape})"
         )
-    with as_data_error(path):
-        numbers = np.where(labels == "", "-1", labels).astype(np.int64)
-        return (names.astype(np.int64) if ids == "integer" else names), numbers, split
+    forth = flows_of(edges, there[:, 0], indptr, indices)
+    return forth + flows_of(edges[:, ::-1], there[:, 1], indptr, indices)
 
 
 def write_id_pairs(path: Path, edges: Ints, node_ids: Array) -> None:
     """Writes edges, given as node numbers, as pairs of ids."""
-    write_csv(path, EDGE_COLUMNS, (node_ids[edges[:, 0]], node_ids[edges[:, 1]]))
+    write_csv(path, EDGE_COLUMNS, len(edges), lambda rows: tuple(node_ids[edges[rows]].T))
 
 
 def read_id_pairs(path: Path, ids: str) -> Array:
@@ -213,7 +266,7 @@ def _write_outside(path: Path, outside: OutsideLinks, node_ids: Array) -> None:
     _check_ids_can_be_written(outside.ids)
     _check_ids_can_be_written(np.array(outside.names, np.str_))
     columns = (node_ids[outside.nodes], outside.silo_names, outside.ids)
-    write_csv(path, OUTSIDE_COLUMNS, columns)
+    write_csv(path, OUTSIDE_COLUMNS, len(outside), lambda rows: [own[rows] for own in columns])
 
 
 def _read_marks(path: Path) -> Marks:
@@ -236,17 +289,32 @@ def _read_outside(path: Path, node_ids: Array, ids: str) -> OutsideLinks:
 
 
 def numbers_of(
-    pairs: Array, node_ids: Array, path: Path, columns: Sequence[str] = EDGE_COLUMNS
+    pairs: Array,
+    node_ids: Array,
+    path: Path,
+    columns: Sequence[str] = EDGE_COLUMNS,
+    *,
+    order: Longs | None = None,
+    line: int = 2,
 ) -> Ints:
-    """The node numbers of pairs of ids, read from ``path``; an unknown id is an error."""
-    order = np.argsort(node_ids)
+    """The node numbers of pairs of ids, read from ``path``; an unknown id is an error.
+
+    Args:
+        pairs: of ids.
+        node_ids: of all nodes.
+        path: the file, for messages.
+        columns: its header, for messages.
+        order: what sorts the ids of all nodes, if it is known.
+        line: where the pairs begin in the file.
+    """
+    order = np.argsort(node_ids) if order is None else order
     place = np.searchsorted(node_ids, pairs, sorter=order)
     number = order.astype(np.int32)[np.minimum(place, len(order) - 1)]
     unknown = node_ids[number] != pairs
     if unknown.any():
         row, column = np.argwhere(unknown)[0]
         expectation = f"the id of a node as {columns[column]}"
-        raise DataError(expected_at(path, row + 2, expectation, pairs[row, column]))
+        raise DataError(expected_at(path, line + row, expectation, pairs[row, column]))
     return number
 
 

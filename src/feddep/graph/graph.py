@@ -11,7 +11,9 @@ import scipy.sparse as sp
 from numba import njit
 
 from feddep.errors import InputError
+from feddep.graph.adjacency import adjacency
 from feddep.graph.csr import check_sparse
+from feddep.graph.flows import check_flows, flows_of, mirrored
 from feddep.graph.marks import Marks
 from feddep.graph.outside import OutsideLinks
 from feddep.graph.schema import Schema
@@ -48,6 +50,8 @@ class Graph:
         split: ``(n,)`` int8, a :class:`Part` for every node.
         name: what the graph is called in records.
         outside: links to nodes of other silos, where the owner knows them.
+        flows: ``(2E,)`` float32, what goes from a node to each neighbour in its list: the weights
+            of the edges in this direction. None where direction and weight are not known.
         schema: what the feature columns and classes mean; None where nobody said.
         marks: what nodes may be divided by besides chance, where the owner says so.
     """
@@ -63,6 +67,7 @@ class Graph:
     outside: OutsideLinks | None = None
     schema: Schema | None = None
     marks: Marks | None = None
+    flows: npt.NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         _check_adjacency(self.indptr, self.indices)
@@ -81,6 +86,8 @@ class Graph:
             self.outside.check(self.nodes)
         if self.marks is not None and len(self.marks) != self.nodes:
             raise InputError(f"expected marks of {self.nodes} nodes (got {len(self.marks)})")
+        if self.flows is not None:
+            check_flows(self.flows, len(self.indices))
         for array in (self.indptr, self.indices, self.labels, self.node_ids, self.split):
             array.flags.writeable = False
         if isinstance(self.features, np.ndarray):
@@ -103,14 +110,18 @@ class Graph:
         outside: OutsideLinks | None = None,
         schema: Schema | None = None,
         marks: Marks | None = None,
+        weights: npt.ArrayLike | None = None,
     ) -> Self:
-        """Builds a graph from ``(E, 2)`` node numbers; drops direction, repeats and self-loops.
+        """Builds a graph from ``(E, 2)`` node numbers; drops self-loops.
 
-        Sparse features stay sparse. ``classes`` defaults to the largest label plus one.
+        Sparse features stay sparse. ``classes`` defaults to the largest label plus one. Direction
+        and repeats are dropped, unless there are ``weights``, ``(E,)`` from the first node to the
+        second: then they make the graph's flows.
         """
-        matrix = _as_features(features)
+        matrix = as_features(features)
         nodes = matrix.shape[0]
-        indptr, indices = _adjacency(edges, nodes)
+        pairs = _pairs(edges, nodes)
+        indptr, indices = adjacency(pairs, nodes)
         label_array = np.asarray(labels, dtype=np.int64)
         if classes is None:
             classes = int(label_array.max(initial=-1)) + 1
@@ -126,6 +137,7 @@ class Graph:
             outside=outside,
             schema=schema,
             marks=marks,
+            flows=None if weights is None else flows_of(pairs, weights, indptr, indices),
         )
 
     @property
@@ -169,13 +181,26 @@ class Graph:
         once = source < self.indices
         return np.stack([source[once], self.indices[once]], axis=1)
 
+    def edge_flows(self) -> npt.NDArray[np.float32]:
+        """``(E, 2)`` for each row of :meth:`edge_list`, what goes there and what comes back.
+
+        Raises:
+            InputError: the graph does not know.
+        """
+        if self.flows is None:
+            raise InputError(f"{self.name} does not know direction and weight of its edges")
+        back = mirrored(self.indptr, self.indices, self.flows)
+        once = np.repeat(np.arange(self.nodes), self.degrees) < self.indices
+        return np.stack([self.flows[once], back[once]], axis=1)
+
     def subgraph(self, nodes: npt.ArrayLike, name: str | None = None) -> "Graph":
         """The graph induced by ``nodes``, renumbered in the order given.
 
-        Ids, split, outside links and marks are kept.
+        Ids, split, outside links, marks and flows are kept.
         """
         chosen = np.asarray(nodes, dtype=np.int64)
-        inner = _as_matrix(self.indptr, self.indices)[chosen][:, chosen].tocsr()
+        matrix = _as_matrix(self.indptr, self.indices, self.flows)
+        inner = matrix[chosen][:, chosen].tocsr()
         inner.sort_indices()
         return Graph(
             indptr=inner.indptr.astype(np.int64),
@@ -189,12 +214,13 @@ class Graph:
             outside=self.outside and self.outside.among(chosen, self.nodes),
             schema=self.schema,
             marks=self.marks and self.marks.among(chosen),
+            flows=None if self.flows is None else inner.data,
         )
 
     def with_edges(self, edges: npt.ArrayLike) -> "Graph":
-        """The same nodes with other edges, ``(E, 2)`` node numbers as in :meth:`from_edges`."""
-        indptr, indices = _adjacency(edges, self.nodes)
-        return replace(self, indptr=indptr, indices=indices)
+        """The same nodes with other edges, ``(E, 2)`` node numbers, of unknown weight."""
+        indptr, indices = adjacency(_pairs(edges, self.nodes), self.nodes)
+        return replace(self, indptr=indptr, indices=indices, flows=None)
 
     def with_split(self, split: npt.ArrayLike) -> "Graph":
         """The same graph with another split."""
@@ -204,6 +230,8 @@ class Graph:
     def nbytes(self) -> int:
         """Bytes of the raw arrays."""
         own: list[Array] = [self.indptr, self.indices, self.labels, self.node_ids, self.split]
+        if self.flows is not None:
+            own.append(self.flows)
         if self.outside is not None:
             own += [self.outside.nodes, self.outside.silos, self.outside.ids]
         if isinstance(self.features, np.ndarray):
@@ -218,16 +246,18 @@ class Graph:
         )
 
 
-def _as_features(features: npt.ArrayLike | sp.sparray | sp.spmatrix) -> Features:
-    """A float32 copy, so that nobody else can change the graph's features."""
+def as_features(
+    features: npt.ArrayLike | sp.sparray | sp.spmatrix, *, copy: bool = True
+) -> Features:
+    """Features as float32; a copy, unless nobody else can change them."""
     if sp.issparse(features):
         check_sparse(features)
-        matrix = sp.csr_array(features, dtype=np.float32, copy=True)
+        matrix = sp.csr_array(features, dtype=np.float32, copy=copy)
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
         return matrix
     try:
-        dense = np.array(features, dtype=np.float32, order="C")
+        dense = np.array(features, dtype=np.float32, order="C", copy=copy or None)
     except (TypeError, ValueError) as error:
         raise InputError(f"features must be numbers ({error})") from None
     if dense.ndim != 2:
@@ -235,9 +265,7 @@ def _as_features(features: npt.ArrayLike | sp.sparray | sp.spmatrix) -> Features
     return dense
 
 
-def _adjacency(
-    edges: npt.ArrayLike, nodes: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+def _pairs(edges: npt.ArrayLike, nodes: int) -> npt.NDArray[np.int32]:
     pairs = np.asarray(edges)
     if pairs.size == 0:
         pairs = np.empty((0, 2), np.int32)
@@ -250,20 +278,15 @@ def _adjacency(
         raise InputError(
             f"edge ({bad[0]}, {bad[1]}) names an unknown node; nodes are 0 to {nodes - 1}"
         )
-    pairs = pairs[pairs[:, 0] != pairs[:, 1]].astype(np.int32)
-    source = np.concatenate([pairs[:, 0], pairs[:, 1]])
-    target = np.concatenate([pairs[:, 1], pairs[:, 0]])
-    matrix = sp.coo_array((np.ones(len(source), np.bool_), (source, target)), shape=(nodes, nodes))
-    merged = matrix.tocsr()  # sums, i.e. merges, repeated edges
-    merged.sort_indices()
-    return merged.indptr.astype(np.int64), merged.indices.astype(np.int32)
+    return np.ascontiguousarray(pairs, np.int32)
 
 
-def _as_matrix(indptr: Array, indices: Array) -> sp.csr_array:
+def _as_matrix(indptr: Array, indices: Array, flows: Array | None) -> sp.csr_array:
     nodes = len(indptr) - 1
     if indptr[-1] <= np.iinfo(np.int32).max:
         indptr = indptr.astype(np.int32)  # or SciPy widens the much longer indices to int64
-    return sp.csr_array((np.ones(len(indices), np.bool_), indices, indptr), (nodes, nodes))
+    content = np.ones(len(indices), np.bool_) if flows is None else flows
+    return sp.csr_array((content, indices, indptr), (nodes, nodes))
 
 
 def _check_adjacency(indptr: Array, indices: Array) -> None:

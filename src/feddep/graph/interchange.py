@@ -17,11 +17,13 @@ PygData = Any
 _MASKS = {"train_mask": Part.TRAIN, "val_mask": Part.VAL, "test_mask": Part.TEST}
 
 
-def from_pyg(data: PygData, *, classes: int | None = None, name: str = "graph") -> Graph:
+def from_pyg(
+    data: PygData, *, classes: int | None = None, name: str = "graph", flows: bool = False
+) -> Graph:
     """A graph from a ``torch_geometric.data.Data``.
 
-    The direction of edges, repeats and self-loops are dropped; edge attributes are ignored. Sparse
-    ``x`` stays sparse. Absent masks leave nodes outside the split.
+    Self-loops are dropped, and so are direction, repeats and weights of edges, unless ``flows``
+    are asked for. Sparse ``x`` stays sparse. Absent masks leave nodes outside the split.
 
     Args:
         data: with ``x`` ``(n, d)``, ``edge_index`` ``(2, E)`` and ``y`` ``(n,)`` or ``(n, 1)``,
@@ -30,6 +32,7 @@ def from_pyg(data: PygData, *, classes: int | None = None, name: str = "graph") 
             ``outside_silos`` (their names) and ``outside_ids``.
         classes: number of classes; by default the largest label plus one.
         name: what to call the graph.
+        flows: keep direction, and ``edge_weight`` ``(E,)`` as weights; without it, all are 1.
     """
     _check_kind(data)
     x = _tensor(data, "x")
@@ -44,7 +47,14 @@ def from_pyg(data: PygData, *, classes: int | None = None, name: str = "graph") 
         split=_split(data, nodes),
         name=name,
         outside=_outside(data),
+        weights=_weights(data) if flows else None,
     )
+
+
+def _weights(data: PygData) -> Array:
+    if getattr(data, "edge_weight", None) is None:
+        return np.ones(data.edge_index.shape[1], np.float32)
+    return _array(_tensor(data, "edge_weight"))
 
 
 def _outside(data: PygData) -> OutsideLinks | None:
@@ -62,7 +72,8 @@ def to_pyg(graph: Graph, *, dense: bool = False) -> PygData:
 
     It has ``x``, ``edge_index`` (both directions), ``y``, ``train_mask``, ``val_mask``,
     ``test_mask`` and, if they are integers, ``node_ids``. Links to other silos are in
-    ``outside_nodes``, ``outside_silos`` (a list of names) and ``outside_ids``.
+    ``outside_nodes``, ``outside_silos`` (a list of names) and ``outside_ids``; flows, if they are
+    known, are the ``edge_weight``.
 
     Args:
         graph: what to convert.
@@ -75,6 +86,8 @@ def to_pyg(graph: Graph, *, dense: bool = False) -> PygData:
         edge_index=torch.from_numpy(np.stack([source, graph.indices.astype(np.int64)])),
         y=torch.tensor(graph.labels),
     )
+    if graph.flows is not None:
+        data.edge_weight = torch.tensor(graph.flows)
     for mask, part in _MASKS.items():
         data[mask] = torch.from_numpy(graph.mask(part))
     if graph.node_ids.dtype.kind in "iu":

@@ -7,17 +7,20 @@ and its Theorem 3.1, which needs the with-replacement rule for short lists.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from feddep.graph.flows import shares_of
 from feddep.graph.graph import Graph
 
 Ints = npt.NDArray[np.int32]
-Read = Callable[[npt.NDArray[np.int64]], tuple[npt.NDArray[np.int64], Ints]]
-"""Gives the neighbour lists of some nodes, one after the other, and where each starts."""
+Floats = npt.NDArray[np.float32]
+Read = Callable[[npt.NDArray[np.int64]], tuple[npt.NDArray[np.int64], Ints, Floats | None]]
+"""Gives the neighbour lists of some nodes, one after the other: where each starts, the entries, and
+how much each counts if they do not count alike."""
 
 
 class Lists(NamedTuple):
@@ -26,10 +29,12 @@ class Lists(NamedTuple):
     Attributes:
         indptr: ``(n+1,)`` int64, where each node's list starts.
         indices: int32, the lists.
+        ways: ``(W, entries)``, how much each entry counts in each of W means; None if alike.
     """
 
     indptr: npt.NDArray[np.int64]
     indices: Ints
+    ways: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +45,14 @@ class Block:
         indptr: ``(targets+1,)`` int64, where each target's list of sources starts.
         indices: positions among the sources; the targets are the first of the sources.
         targets: number of nodes that the convolution computes.
+        shares: ``(W, entries)``, the share of each source in each of W means; None if all sources
+            of a target have the same share in one.
     """
 
     indptr: npt.NDArray[np.int64]
     indices: Ints
     targets: int
+    shares: Floats | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,14 +73,25 @@ class EgoGraphs:
         return self.nodes[: self.blocks[-1].targets] if self.blocks else self.nodes
 
 
-def whole_graph(graph: Graph, layers: int) -> EgoGraphs:
-    """All nodes with their full neighbour lists in every layer."""
-    block = Block(graph.indptr, graph.indices, graph.nodes)
+def whole_block(graph: Graph, ways: Floats | None = None) -> Block:
+    """All nodes with their full neighbour lists, whose entries may count differently."""
+    shares = None if ways is None else shares_of(graph.indptr, ways)
+    return Block(graph.indptr, graph.indices, graph.nodes, shares)
+
+
+def whole_graph(graph: Graph, layers: int, ways: Floats | None = None) -> EgoGraphs:
+    """:func:`whole_block` in every layer."""
+    block = whole_block(graph, ways)
     return EgoGraphs(np.arange(graph.nodes), (block,) * layers)
 
 
 def full_ego_graphs(
-    graph: Graph, targets: npt.NDArray[np.int64], layers: int, inner: Lists | None = None
+    graph: Graph,
+    targets: npt.NDArray[np.int64],
+    layers: int,
+    inner: Lists | None = None,
+    *,
+    ways: Floats | None = None,
 ) -> EgoGraphs:
     """The ego-graphs of ``targets`` (distinct nodes) with full neighbour lists.
 
@@ -81,10 +100,11 @@ def full_ego_graphs(
         targets: the nodes to compute.
         layers: K, number of convolutions.
         inner: lists to read in place of the full ones on all but the outermost hop.
+        ways: how much each entry of the graph's lists counts, if not alike.
     """
-    whole = Lists(graph.indptr, graph.indices)
+    whole = Lists(graph.indptr, graph.indices, ways)
     hops = [*[whole if inner is None else inner] * (layers - 1), whole]
-    return _grow(targets, [partial(_whole_lists, *lists) for lists in hops[:layers]])
+    return _grow(targets, [partial(_read, lists) for lists in hops[:layers]])
 
 
 def separate_ego_graphs(
@@ -97,9 +117,11 @@ def separate_ego_graphs(
     """
     whole, n = Lists(graph.indptr, graph.indices), graph.nodes
 
-    def read(lists: Lists, copies: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Ints]:
-        starts, found = _whole_lists(*lists, copies % n)
-        return starts, found + np.repeat(copies - copies % n, np.diff(starts))
+    def read(
+        lists: Lists, copies: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], Ints, None]:
+        starts, found, _ = _read(lists, copies % n)
+        return starts, found + np.repeat(copies - copies % n, np.diff(starts)), None
 
     # Node v in the i-th ego-graph has the number i n + v.
     hops = [*[whole if inner is None else inner] * (layers - 1), whole]
@@ -120,18 +142,25 @@ class NeighbourSampler:
         graph: the graph to sample from.
         fanout: d, entries drawn for each list.
         layers: K, number of convolutions.
+        ways: how much each entry of the graph's lists counts, if not alike; among those drawn.
     """
 
     graph: Graph
     fanout: int
     layers: int
+    ways: Floats | None = None
 
     def sample(self, targets: npt.NDArray[np.int64], rng: np.random.Generator) -> EgoGraphs:
         """The sampled K-hop ego-graphs of ``targets`` (distinct nodes)."""
-        indptr, indices = self.graph.indptr, self.graph.indices
-        return _grow(
-            targets, [lambda nodes: _draw(indptr, indices, nodes, self.fanout, rng)] * self.layers
-        )
+        indptr, indices, ways = self.graph.indptr, self.graph.indices, self.ways
+
+        def read(
+            nodes: npt.NDArray[np.int64],
+        ) -> tuple[npt.NDArray[np.int64], Ints, Floats | None]:
+            starts, places = _draw(indptr, nodes, self.fanout, rng)
+            return starts, indices[places], None if ways is None else ways[:, places]
+
+        return _grow(targets, [read] * self.layers)
 
     def batches(
         self, nodes: npt.NDArray[np.int64], size: int, rng: np.random.Generator, epochs: int = 1
@@ -149,21 +178,33 @@ def _grow(targets: npt.NDArray[np.int64], hops: Sequence[Read]) -> EgoGraphs:
     blocks: list[Block] = []
     for read in hops:
         count = len(nodes)
-        indptr, neighbours = read(nodes)
+        indptr, neighbours, counts = read(nodes)
         nodes, indices = _renumber(nodes, neighbours)
-        blocks.append(Block(indptr, indices, count))
+        shares = None if counts is None else shares_of(indptr, counts)
+        blocks.append(Block(indptr, indices, count, shares))
     return EgoGraphs(nodes, tuple(reversed(blocks)))
+
+
+def _read(
+    lists: Lists, nodes: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], Ints, Floats | None]:
+    """The full lists of ``nodes``."""
+    starts, found = _whole_lists(lists.indptr, lists.indices, nodes)
+    if lists.ways is None:
+        return starts, found, None
+    counts = [_whole_lists(lists.indptr, way, nodes)[1] for way in lists.ways]
+    return starts, found, np.stack(counts)
 
 
 @njit(cache=True)
 def _whole_lists(
-    indptr: npt.NDArray[np.int64], indices: Ints, nodes: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], Ints]:
+    indptr: npt.NDArray[np.int64], indices: npt.NDArray[Any], nodes: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
     """The full lists of ``nodes``, one after the other."""
     starts = np.zeros(len(nodes) + 1, np.int64)
     for i in range(len(nodes)):
         starts[i + 1] = starts[i] + indptr[nodes[i] + 1] - indptr[nodes[i]]
-    lists = np.empty(starts[-1], np.int32)
+    lists = np.empty(starts[-1], indices.dtype)
     for i in range(len(nodes)):
         lists[starts[i] : starts[i + 1]] = indices[indptr[nodes[i]] : indptr[nodes[i] + 1]]
     return starts, lists
@@ -172,14 +213,13 @@ def _whole_lists(
 @njit(cache=True)
 def _draw(
     indptr: npt.NDArray[np.int64],
-    indices: Ints,
     nodes: npt.NDArray[np.int64],
     fanout: int,
     rng: np.random.Generator,
-) -> tuple[npt.NDArray[np.int64], Ints]:
-    """The sampled lists of ``nodes``, one after the other."""
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Where the sampled entries of the lists of ``nodes`` stand, one list after the other."""
     starts = np.empty(len(nodes) + 1, np.int64)
-    drawn = np.empty(len(nodes) * fanout, np.int32)
+    drawn = np.empty(len(nodes) * fanout, np.int64)
     filled = 0
     for i in range(len(nodes)):
         starts[i] = filled
@@ -189,14 +229,14 @@ def _draw(
             continue
         if fanout >= degree:
             for j in range(fanout):
-                drawn[filled + j] = indices[first + rng.integers(0, degree)]
+                drawn[filled + j] = first + rng.integers(0, degree)
         else:
             # Floyd's algorithm: a uniform subset with one draw for each element.
             for j in range(fanout):
-                candidate = indices[first + rng.integers(0, degree - fanout + j + 1)]
+                candidate = first + rng.integers(0, degree - fanout + j + 1)
                 for k in range(filled, filled + j):
                     if drawn[k] == candidate:
-                        candidate = indices[first + degree - fanout + j]
+                        candidate = first + degree - fanout + j
                         break
                 drawn[filled + j] = candidate
         filled += fanout

@@ -6,6 +6,7 @@ A *shard collection* is such a folder, with a graph folder (:mod:`feddep.graph.f
     client-000/ …   a graph folder each
     order.npy       every node's position in the whole graph, client by client
     lost_edges.csv  source,target      (the edges between clients, see :data:`LOST_EDGES_NOTE`)
+    lost_flows.npy  what goes along each of them in both directions, if that is known
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,6 +44,7 @@ from feddep.graph.folder import (
 from feddep.graph.graph import Array, Features, Graph
 from feddep.graph.marks import Marks
 from feddep.graph.outside import OutsideLinks
+from feddep.graph.schema import Schema
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -59,6 +61,7 @@ MOST_CLIENTS = 100_000
 _SLICE = 1 << 16
 _ORDER = "order.npy"
 _LOST = "lost_edges.csv"
+_LOST_FLOWS = "lost_flows.npy"
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +110,46 @@ class Shards:
         object.__setattr__(self, "owner", owner)
 
     @property
+    def whole(self) -> Graph:
+        """The whole graph, for measurements that only a simulation can make."""
+        return self.graph
+
+    @property
+    def name(self) -> str:
+        """What the data are called."""
+        return self.graph.name
+
+    @property
+    def schema(self) -> Schema | None:
+        """What columns and classes mean."""
+        return self.graph.schema
+
+    @property
+    def feature_count(self) -> int:
+        """d, the number of feature columns."""
+        return self.graph.feature_count
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return self.graph.classes
+
+    @property
+    def nodes(self) -> int:
+        """Of the whole graph."""
+        return self.graph.nodes
+
+    @property
+    def edges(self) -> int:
+        """Of the whole graph."""
+        return self.graph.edges
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the whole graph."""
+        return self.graph.nbytes
+
+    @property
     def clients(self) -> int:
         """M, the number of clients."""
         return int(self.owner.max()) + 1
@@ -141,6 +184,12 @@ class Shards:
         source_owner, target_owner = self.owner[edges].T
         lost: Ints = edges[source_owner != target_owner]
         return lost
+
+    def lost_flows(self) -> npt.NDArray[np.float32]:
+        """``(L, 2)`` what goes along each lost edge, and what comes back."""
+        source_owner, target_owner = self.owner[self.graph.edge_list()].T
+        found: npt.NDArray[np.float32] = self.graph.edge_flows()[source_owner != target_owner]
+        return found
 
     @property
     def lost_share(self) -> float:
@@ -222,6 +271,10 @@ def write_shards(shards: Shards, folder: AnyPath, *, overwrite: bool = False) ->
         order = np.concatenate([shards.members(client) for client in range(shards.clients)])
         np.save(draft / _ORDER, order, allow_pickle=False)
         write_id_pairs(draft / _LOST, shards.lost_edges(), shards.graph.node_ids)
+        lost_flows = []
+        if shards.graph.flows is not None:
+            np.save(draft / _LOST_FLOWS, shards.lost_flows(), allow_pickle=False)
+            lost_flows.append(_LOST_FLOWS)
         manifest = _ShardsManifest(
             data_set=shards.graph.name,
             clients=shards.clients,
@@ -231,7 +284,9 @@ def write_shards(shards: Shards, folder: AnyPath, *, overwrite: bool = False) ->
             classes=shards.graph.classes,
             links="known" if shards.links == "known" else None,
             names=list(shards.names) or None,
-            files=hash_files(draft, (*_client_manifests(shards.clients), _ORDER, _LOST)),
+            files=hash_files(
+                draft, (*_client_manifests(shards.clients), _ORDER, _LOST, *lost_flows)
+            ),
         )
         write_manifest(draft, manifest)
 
@@ -248,7 +303,7 @@ def read_shards(folder: AnyPath) -> Shards:
     folder = Path(folder)
     manifest = read_manifest(folder, _ShardsManifest)
     required = {*_client_manifests(manifest.clients), _ORDER}
-    verify_files(folder, manifest.files, required, optional={_LOST})
+    verify_files(folder, manifest.files, required, optional={_LOST, _LOST_FLOWS})
     clients = [read_graph(folder / client_folder(i)) for i in range(manifest.clients)]
     order = _read_order(folder / _ORDER, sum(client.nodes for client in clients))
     owner = np.empty(len(order), np.int32)
@@ -313,17 +368,25 @@ def _whole_graph(
     """Puts the clients' graphs and the lost edges together, in the order of :func:`_read_order`."""
     if len({client.node_ids.dtype.kind for client in clients}) > 1:
         raise DataError(f"{folder}: some clients name nodes by integers and some by text")
-    between = np.zeros((0, 2), np.int32)
+    between, flows = np.zeros((0, 2), np.int32), np.zeros((0, 2), np.float32)
     if (folder / _LOST).exists():
         ids = np.concatenate([client.node_ids for client in clients])[np.argsort(order)]
         pairs = read_id_pairs(folder / _LOST, "integer" if ids.dtype.kind == "i" else "text")
         between = numbers_of(pairs, ids, folder / _LOST)
+        if any(client.flows is not None for client in clients):
+            with as_data_error(folder / _LOST_FLOWS):
+                flows = np.load(folder / _LOST_FLOWS, allow_pickle=False)
     with as_data_error(folder):
-        return whole_graph(clients, order, between, manifest.classes, manifest.data_set)
+        return whole_graph(clients, order, between, manifest.classes, manifest.data_set, flows)
 
 
 def whole_graph(
-    clients: Sequence[Graph], order: Ints, between: Ints, classes: int, name: str
+    clients: Sequence[Graph],
+    order: Ints,
+    between: Ints,
+    classes: int,
+    name: str,
+    flows: npt.NDArray[np.float32] | None = None,
 ) -> Graph:
     """The graph of which the clients have parts.
 
@@ -333,14 +396,21 @@ def whole_graph(
         between: ``(L, 2)`` the edges between clients, as node numbers in the whole graph.
         classes: their number.
         name: of the whole graph.
+        flows: ``(L, 2)`` what goes from the first node to the second and what comes back; without
+            it the whole graph has no flows.
     """
     row_of = np.argsort(order)
     sizes = [client.nodes for client in clients]
     starts = np.cumsum([0, *sizes])
     marks = Marks.joined([client.marks for client in clients], sizes)
     edges = [order[start + c.edge_list()] for start, c in zip(starts, clients, strict=False)]
+    pairs, weights = np.concatenate([*edges, between]), None
+    inside = [client.edge_flows() for client in clients if client.flows is not None]
+    if inside and flows is not None:
+        pairs = np.concatenate([pairs, pairs[:, ::-1]])
+        weights = np.concatenate([*inside, flows]).T.ravel()
     return Graph.from_edges(
-        np.concatenate([*edges, between]),
+        pairs,
         _stack([client.features for client in clients])[row_of],
         np.concatenate([client.labels for client in clients])[row_of],
         classes=classes,
@@ -349,6 +419,7 @@ def whole_graph(
         name=name,
         schema=clients[0].schema,
         marks=marks and marks.among(row_of),
+        weights=weights,
     )
 
 

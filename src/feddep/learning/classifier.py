@@ -85,6 +85,7 @@ class Classifier:
                 f"this classifier was trained on {self.spec.features} features "
                 f"(got a graph with {graph.feature_count})"
             )
+        self.spec.model.check(graph)
         if self.spec.privacy.sums:
             self._check_encodable(graph)
             graph = aggregated(graph, self.spec, None)

@@ -310,4 +310,6 @@ class GeneratorTraining:
 
     def _sampler(self, graph: Graph) -> NeighbourSampler:
         spec = self.silo.spec
-        return NeighbourSampler(graph, spec.training.fanout, spec.model.layers)
+        return NeighbourSampler(
+            graph, spec.training.fanout, spec.model.layers, spec.model.ways(graph)
+        )

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -56,7 +57,7 @@ class Secret:
 
     def for_run(self, graph: Graph, spec: LearningSpec) -> int:
         """The root of all other streams; the same name with another spec or data is another run."""
-        labels = hashlib.sha256(graph.labels.tobytes() + graph.split.tobytes()).hexdigest()
+        labels = _digest(graph.labels, graph.split)
         key = Seeds(self.root).key("run", self.run, repr(spec), fingerprint(graph), labels)
         return int.from_bytes(key, "big")
 
@@ -80,6 +81,9 @@ def open_silo(
             a simulation can be repeated, and its noise removed again.
         links: its keys for messages to other silos; None where no silo sends any.
     """
+    if graph.flows is not None and not spec.model.reads_flows:
+        graph = replace(graph, flows=None)
+    spec.model.check(graph)
     root = secret.for_run(graph, spec) if secret else None
     silo = Silo(client, graph, spec, device, root, links, secret.root if secret else None)
     if spec.privacy.sums:
@@ -91,7 +95,15 @@ def open_silo(
 
 
 def _edges(graph: Graph) -> str:
-    return hashlib.sha256(graph.indptr.tobytes() + graph.indices.tobytes()).hexdigest()
+    flows = [] if graph.flows is None else [graph.flows]
+    return _digest(graph.indptr, graph.indices, *flows)
+
+
+def _digest(*arrays: npt.NDArray[Any]) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True, eq=False)

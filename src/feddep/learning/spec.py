@@ -7,6 +7,7 @@ from typing import Annotated
 import torch
 from annotated_types import Ge, Gt
 
+from feddep.errors import InputError
 from feddep.learning.link_codes import LinksSpec
 from feddep.learning.prototypes import EmbeddingSpec
 from feddep.learning.selection import SelectionSpec
@@ -16,6 +17,9 @@ from feddep.models.weights import Weights, from_arrays, shapes_of
 from feddep.privacy.robustness import AggregationSpec
 from feddep.privacy.spec import PrivacySpec
 from feddep.seeding import Seeds
+
+# The others perturb or bound edges that are there or not, and know of no weights.
+_LEAVES_FLOWS = ("nfdp", "none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +80,15 @@ class LearningSpec:
     selection: SelectionSpec = field(default_factory=SelectionSpec, repr=False)
     fusion: Fusion = "none"
     links: LinksSpec = field(default_factory=LinksSpec)
+
+    def __post_init__(self) -> None:
+        mechanism = self.privacy.mechanism
+        if self.model.reads_flows and mechanism not in _LEAVES_FLOWS:
+            raise InputError(
+                f"model.weighted and model.directions read direction and weight of edges, for "
+                f"which {mechanism} promises nothing; leave them out, or choose --mechanism "
+                f"{' or '.join(_LEAVES_FLOWS)}, which promise nothing at all"
+            )
 
     @property
     def inputs(self) -> int:

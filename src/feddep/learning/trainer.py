@@ -70,7 +70,8 @@ def train(
         The mean loss over nodes and epochs; 0 if the silo has no training node.
     """
     spec, graph = silo.spec.training, silo.graph
-    sampler = NeighbourSampler(graph, spec.fanout, silo.spec.model.layers)
+    model_spec = silo.spec.model
+    sampler = NeighbourSampler(graph, spec.fanout, model_spec.layers, model_spec.ways(graph))
     nodes = graph.members(Part.TRAIN)
     batches = sampler.batches(nodes, spec.batch_size, seeds.stream("sampling"), spec.local_epochs)
     dropout = DropoutStream(silo.spec.model.dropout, seeds.integer("dropout"))

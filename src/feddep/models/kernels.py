@@ -5,6 +5,7 @@ general sparse routines of torch on batches of a few hundred rows; elsewhere as 
 Tests hold the two versions to the same numbers.
 """
 
+import warnings
 from typing import Any, Protocol
 
 import numpy as np
@@ -43,7 +44,7 @@ class FeatureTable:
         self._sparse: tuple[Array, Array, Floats] | None = None
         self._moved: tuple[Tensor, Tensor, Tensor] | None = None
         if isinstance(features, np.ndarray):
-            self._dense = torch.tensor(features, device=device)
+            self._dense = _shared(features).to(device)
         elif device.type == "cpu":
             self._sparse = (features.indptr, features.indices, features.data)
         else:
@@ -67,10 +68,18 @@ class FeatureTable:
         return sparse_rows_product(*self._moved, moved, weight)
 
 
+def _shared(array: Array) -> Tensor:
+    """A tensor in the memory of an array that nobody writes to; torch would warn that one could."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array)
+
+
 def mean_of_neighbours(x: Tensor, block: Block, *, closed: bool = False) -> Tensor:
     """For every target the mean of its sources' rows; the zero vector where there are none.
 
-    ``(sources, h)`` → ``(targets, h)``. ``closed`` counts the target itself as one of them.
+    ``(sources, h)`` → ``(targets, h)``. ``closed`` counts the target itself as one of them. In a
+    block with shares, W means by these shares side by side, ``(targets, W h)``.
     """
     if x.device.type == "cpu":
         mean: Tensor = _MeanOfNeighbours.apply(  # type: ignore[no-untyped-call]
@@ -98,6 +107,11 @@ def portable_mean_of_neighbours(x: Tensor, block: Block, *, closed: bool) -> Ten
     counts = torch.from_numpy(np.diff(block.indptr)).to(x.device)
     sources = torch.tensor(block.indices, dtype=torch.int64, device=x.device)
     row = torch.repeat_interleave(torch.arange(block.targets, device=x.device), counts)
+    if block.shares is not None:
+        shares = torch.from_numpy(block.shares).to(x.device)
+        zeros = x.new_zeros(block.targets, x.shape[1])
+        means = [zeros.index_add(0, row, x[sources] * way.unsqueeze(1)) for way in shares]
+        return torch.cat(means, dim=1)
     total = x.new_zeros(block.targets, x.shape[1]).index_add(0, row, x[sources])
     if closed:
         total = total + x[: block.targets]
@@ -145,17 +159,73 @@ class _MeanOfNeighbours(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, block: Block, closed: bool) -> Tensor:
         ctx.block, ctx.closed, ctx.shape = block, closed, x.shape
-        out = np.zeros((block.targets, x.shape[1]), np.float32)
         rows = x.detach().contiguous().numpy()
-        mean_into(block.indptr, block.indices, closed, rows, out)
-        return torch.from_numpy(out)
+        return torch.from_numpy(means_of(block.indptr, block.indices, block.shares, closed, rows))
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        out = np.zeros(ctx.shape, np.float32)
+        block, out = ctx.block, np.zeros(ctx.shape, np.float32)
         rows = gradient.contiguous().numpy()
-        mean_gradient(ctx.block.indptr, ctx.block.indices, ctx.closed, rows, out)
+        means_gradient(block.indptr, block.indices, block.shares, ctx.closed, rows, out)
         return torch.from_numpy(out), None, None
+
+
+@njit(cache=True, nogil=True, boundscheck=False)
+def means_of(
+    indptr: Longs, indices: Array, shares: Floats | None, closed: bool, x: Floats
+) -> Floats:
+    """:func:`mean_of_neighbours` for arrays."""
+    if shares is None:
+        out = np.zeros((len(indptr) - 1, x.shape[1]), np.float32)
+        mean_into(indptr, indices, closed, x, out)
+    else:
+        out = np.zeros((len(indptr) - 1, len(shares) * x.shape[1]), np.float32)
+        _mix_into(indptr, indices, shares, x, out)
+    return out
+
+
+@njit(cache=True, nogil=True, boundscheck=False)
+def means_gradient(
+    indptr: Longs,
+    indices: Array,
+    shares: Floats | None,
+    closed: bool,
+    gradient: Floats,
+    out: Floats,
+) -> None:
+    """Adds the gradient of the sources' rows to ``out``, given that of the means."""
+    if shares is None:
+        mean_gradient(indptr, indices, closed, gradient, out)
+    else:
+        _mix_gradient(indptr, indices, shares, gradient, out)
+
+
+@njit(cache=True, nogil=True, boundscheck=False)
+def _mix_into(indptr: Longs, indices: Array, shares: Floats, x: Floats, out: Floats) -> None:
+    width = x.shape[1]
+    for way in range(len(shares)):
+        for i in range(len(out)):
+            target = out[i, way * width : (way + 1) * width]
+            for entry in range(indptr[i], indptr[i + 1]):
+                share, source = shares[way, entry], x[indices[entry]]
+                if share:
+                    for j in range(width):
+                        target[j] += share * source[j]
+
+
+@njit(cache=True, nogil=True, boundscheck=False)
+def _mix_gradient(
+    indptr: Longs, indices: Array, shares: Floats, gradient: Floats, out: Floats
+) -> None:
+    width = out.shape[1]
+    for way in range(len(shares)):
+        for i in range(len(gradient)):
+            source = gradient[i, way * width : (way + 1) * width]
+            for entry in range(indptr[i], indptr[i + 1]):
+                share, target = shares[way, entry], out[indices[entry]]
+                if share:
+                    for j in range(width):
+                        target[j] += share * source[j]
 
 
 @njit(cache=True, nogil=True, boundscheck=False)

@@ -11,7 +11,7 @@ the feature part of the first one stays a sparse product.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Annotated, Literal, cast
 
@@ -21,8 +21,10 @@ import torch
 from annotated_types import Ge, Lt
 from torch import Tensor, nn
 
+from feddep.errors import InputError
+from feddep.graph.flows import Directions, ways
 from feddep.graph.graph import Graph
-from feddep.graph.sampling import Block, EgoGraphs, full_ego_graphs, whole_graph
+from feddep.graph.sampling import Block, EgoGraphs, full_ego_graphs, whole_block, whole_graph
 from feddep.models.dropout import DropoutStream
 from feddep.models.kernels import FeatureTable, RowProducts, mean_of_neighbours
 from feddep.seeding import Seeds
@@ -48,6 +50,9 @@ class ModelSpec:
         dropout: share of hidden units dropped in training (the paper does not say).
         embedding_start: initial weights of the part for z̄: ``glorot`` like all others, or
             ``zero``, where F starts as if there were no embeddings (the paper does not say).
+        weighted: neighbours count by the weights of their edges (the paper has none).
+        directions: ``apart`` takes the mean over neighbours that edges lead to and the mean over
+            those that edges come from, each with weights of its own; ``both`` takes one mean.
     """
 
     form: Form = "separate"
@@ -55,14 +60,59 @@ class ModelSpec:
     hidden: Annotated[int, Ge(1)] = 128
     dropout: Annotated[float, Ge(0), Lt(1)] = 0.5
     embedding_start: Literal["glorot", "zero"] = "zero"
+    weighted: bool = False
+    directions: Directions = "both"
+
+    def __post_init__(self) -> None:
+        if self.reads_flows and self.form == "closed":
+            raise InputError(
+                "model.weighted and model.directions are about edges, and the closed form counts "
+                "the node itself as a neighbour; choose model.form = separate"
+            )
+
+    @property
+    def reads_flows(self) -> bool:
+        """Whether direction or weight of edges count."""
+        return self.weighted or self.directions == "apart"
+
+    @property
+    def means(self) -> int:
+        """W, how many means over neighbours a convolution takes."""
+        return 2 if self.directions == "apart" else 1
+
+    def check(self, graph: Graph) -> None:
+        """Refuses a graph that does not know the direction and weight that the model reads.
+
+        Raises:
+            InputError: that is so.
+        """
+        if self.reads_flows and graph.flows is None:
+            raise InputError(
+                f"model.weighted and model.directions need direction and weight of edges, which "
+                f"{graph.name} does not have; feddep import --flows keeps them"
+            )
+
+    def ways(self, graph: Graph) -> npt.NDArray[np.float32] | None:
+        """How much each entry of a graph's lists counts in each mean; None if all count alike."""
+        self.check(graph)
+        if not self.reads_flows or graph.flows is None:
+            return None
+        return ways(
+            graph.indptr, graph.indices, graph.flows, self.directions, weighted=self.weighted
+        )
 
 
 class Convolution(nn.Module):
-    """One embedding-fused convolution, ``(sources, inputs)`` → ``(targets, outputs)``."""
+    """One embedding-fused convolution, ``(sources, inputs)`` → ``(targets, outputs)``.
 
-    def __init__(self, inputs: int, outputs: int, form: Form, embedding: int) -> None:
+    The weights for several means over neighbours stand one below the other.
+    """
+
+    def __init__(
+        self, inputs: int, outputs: int, form: Form, embedding: int, means: int = 1
+    ) -> None:
         super().__init__()
-        self.neighbours = nn.Parameter(torch.empty(inputs, outputs))
+        self.neighbours = nn.Parameter(torch.empty(means * inputs, outputs))
         self.own = nn.Parameter(torch.empty(inputs, outputs)) if form == "separate" else None
         self.embedding = nn.Parameter(torch.empty(embedding, outputs)) if embedding else None
         self.bias = nn.Parameter(torch.empty(outputs))
@@ -105,7 +155,7 @@ class FusedSage(nn.Module):
         widths = [spec.hidden] * spec.layers + [classes]
         taken = [before] * (spec.layers - 1) + [embedding]
         self.convolutions = nn.ModuleList(
-            Convolution(inputs, outputs, spec.form, width)
+            Convolution(inputs, outputs, spec.form, width, spec.means)
             for (inputs, outputs), width in zip(pairwise(widths), taken, strict=True)
         )
 
@@ -175,10 +225,11 @@ class FusedSage(nn.Module):
         """
         last = cast(Convolution, self.convolutions[-1])
         # Allocated at once: a list of slices would have to be copied together.
-        from_neighbours = self.bias.new_empty(graph.nodes, last.neighbours.shape[1])
-        from_own = None if last.own is None else torch.empty_like(from_neighbours)
+        ways, parts = self.spec.ways(graph), last.neighbours.chunk(self.spec.means)
+        from_neighbours = [self.bias.new_empty(graph.nodes, part.shape[1]) for part in parts]
+        from_own = None if last.own is None else torch.empty_like(from_neighbours[0])
         first = 0
-        for ego in _row_slices(graph, self.spec.layers - 1):
+        for ego in _row_slices(graph, self.spec.layers - 1, ways):
             missing = (
                 None
                 if missing_embeddings is None
@@ -186,13 +237,12 @@ class FusedSage(nn.Module):
             )
             x = self._hidden(table, ego.nodes, ego.blocks, missing, None)
             end = first + len(x)
-            from_neighbours[first:end] = x @ last.neighbours
+            for rows, part in zip(from_neighbours, parts, strict=True):
+                rows[first:end] = x @ part
             if from_own is not None and last.own is not None:
                 from_own[first:end] = x @ last.own
             first = end
-        whole = Block(graph.indptr, graph.indices, graph.nodes)
-        scores = mean_of_neighbours(from_neighbours, whole, closed=last.own is None)
-        del from_neighbours
+        scores = _means(from_neighbours, whole_block(graph, ways), closed=last.own is None)
         scores = fuse(scores.add_(last.bias), missing_embeddings, last.embedding)
         return scores if from_own is None else scores.add_(from_own)
 
@@ -200,7 +250,8 @@ class FusedSage(nn.Module):
         self, table: FeatureTable, graph: Graph, nodes: npt.NDArray[np.int64]
     ) -> Tensor:
         """The last convolution's input for some nodes, with full neighbour lists."""
-        ego = full_ego_graphs(graph, nodes, self.spec.layers - 1)
+        ways = self.spec.ways(graph)
+        ego = full_ego_graphs(graph, nodes, self.spec.layers - 1, ways=ways)
         return self._hidden(table, ego.nodes, ego.blocks, None, None)[: len(nodes)]
 
     def _hidden(
@@ -221,14 +272,28 @@ class FusedSage(nn.Module):
         return x
 
 
-def _row_slices(graph: Graph, layers: int) -> Iterator[EgoGraphs]:
+def _means(parts: list[Tensor], block: Block, *, closed: bool) -> Tensor:
+    """The sum of the means over neighbours, each of rows of its own; empties the list."""
+    if block.shares is None:
+        return mean_of_neighbours(parts.pop(), block, closed=closed)
+    found = [
+        mean_of_neighbours(rows, replace(block, shares=block.shares[way : way + 1]))
+        for way, rows in enumerate(parts)
+    ]
+    parts.clear()
+    return sum(found[1:], start=found[0])
+
+
+def _row_slices(
+    graph: Graph, layers: int, ways: npt.NDArray[np.float32] | None
+) -> Iterator[EgoGraphs]:
     """All nodes in order with full lists: at once, or some at a time in a large graph."""
     if graph.nodes <= _NODES_AT_ONCE:
-        yield whole_graph(graph, layers)
+        yield whole_graph(graph, layers, ways)
         return
     for first in range(0, graph.nodes, _SLICE):
         targets = np.arange(first, min(first + _SLICE, graph.nodes))
-        yield full_ego_graphs(graph, targets, layers)
+        yield full_ego_graphs(graph, targets, layers, ways=ways)
 
 
 def fuse(x: Tensor, missing_embeddings: Tensor | None, weight: Tensor | None) -> Tensor:

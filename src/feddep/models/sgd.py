@@ -108,9 +108,8 @@ class SageSgd:
         for layer, changed, block, (x, mean) in reversed(
             list(zip(weights.layers, into.layers, ego.blocks, inputs, strict=True))
         ):
-            gradient = convolve_back(
-                layer, changed, block.indptr, block.indices, x, mean, z, gradient, change
-            )
+            lists = (block.indptr, block.indices, block.shares)
+            gradient = convolve_back(layer, changed, *lists, x, mean, z, gradient, change)
             relu_dropout_gradient(x, self._dropout.scale, gradient)
         if isinstance(rows, ByColumn):
             enter_sparse_back(into.input, rows, z, gradient, change)
@@ -125,7 +124,7 @@ class SageSgd:
         inputs = []
         for layer, block in zip(weights.layers, ego.blocks, strict=True):
             relu_dropout(x, stream.state, stream.least, stream.scale)
-            mean, out = convolve(layer, block.indptr, block.indices, x, z)
+            mean, out = convolve(layer, block.indptr, block.indices, block.shares, x, z)
             inputs.append((x, mean))
             x = out
         return _Passed(z, rows, inputs, x)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from feddep.models.kernels import columns_product, mean_gradient, mean_into
+from feddep.models.kernels import columns_product, means_gradient, means_of
 
 Floats = npt.NDArray[np.float32]
 Longs = npt.NDArray[np.int64]
@@ -100,13 +100,12 @@ def _descend_bias(bias: Floats, gradient: Floats, change: Change) -> None:
 
 @njit(cache=True, nogil=True, boundscheck=False)
 def convolve(
-    layer: Layer, indptr: Longs, indices: Array, x: Floats, z: Missing
+    layer: Layer, indptr: Longs, indices: Array, shares: Floats | None, x: Floats, z: Missing
 ) -> tuple[Floats, Floats]:
-    """The mean of each target's neighbours, and the layer's output."""
+    """The means of each target's neighbours, and the layer's output."""
     targets = len(indptr) - 1
     closed = len(layer.own) == 0
-    mean = np.zeros((targets, x.shape[1]), np.float32)
-    mean_into(indptr, indices, closed, x, mean)
+    mean = means_of(indptr, indices, shares, closed, x)
     out = np.dot(mean, layer.neighbours)
     if not closed:
         out += np.dot(x[:targets], layer.own)
@@ -116,12 +115,17 @@ def convolve(
 
 @njit(cache=True, nogil=True, boundscheck=False)
 def sources_gradient(
-    layer: Layer, indptr: Longs, indices: Array, x: Floats, gradient: Floats
+    layer: Layer,
+    indptr: Longs,
+    indices: Array,
+    shares: Floats | None,
+    x: Floats,
+    gradient: Floats,
 ) -> Floats:
     """The gradient of the layer's input."""
     closed = len(layer.own) == 0
     back = np.zeros(x.shape, np.float32)
-    mean_gradient(indptr, indices, closed, np.dot(gradient, layer.neighbours.T), back)
+    means_gradient(indptr, indices, shares, closed, np.dot(gradient, layer.neighbours.T), back)
     if not closed:
         back[: len(gradient)] += np.dot(gradient, layer.own.T)
     return back
@@ -133,6 +137,7 @@ def convolve_back(
     changed: Layer,
     indptr: Longs,
     indices: Array,
+    shares: Floats | None,
     x: Floats,
     mean: Floats,
     z: Missing,
@@ -140,7 +145,7 @@ def convolve_back(
     change: Change,
 ) -> Floats:
     """The gradient of the layer's input; those of its weights go into ``changed``."""
-    back = sources_gradient(layer, indptr, indices, x, gradient)
+    back = sources_gradient(layer, indptr, indices, shares, x, gradient)
     if len(layer.own):
         _descend(changed.own, np.dot(x[: len(gradient)].T, gradient), change)
     _descend(changed.neighbours, np.dot(mean.T, gradient), change)

@@ -84,14 +84,16 @@ def ways_table(value: Value) -> Table:
     for way in value.ways:
         gain = "" if way.name == value.reference else "–"
         row = [way.name, _number(way.score), gain if way.gain is None else _interval(way.gain)]
+        row.append("" if way.beyond_trees is None else _interval(way.beyond_trees))
         if rare:
             row.append("–" if way.hits is None else f"{way.hits[0]:.3g} of {way.hits[1]}")
         row += [size(way.up_bytes), _seconds(way.seconds), way.privacy]
         rows.append(row)
-    headings = ["way", value.metric, f"above {value.reference} [95%]"]
+    headings = ["way", value.metric, f"above {value.reference} [95%]", "above trees [95%]"]
     headings += ["right alerts"] if rare else []
     headings += ["sent by silos", "seconds", "privacy"]
     notes = [f"*{way.name}*: {way.about.rstrip('.')}." for way in value.ways]
+    notes.append("*Above trees*: beside the better of the trees that a silo can grow alone.")
     if rare:
         notes.append(
             "*Right alerts*: each silo looks at as many of its test nodes as there are nodes of "

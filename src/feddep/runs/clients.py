@@ -11,11 +11,13 @@ from feddep.errors import DataError
 from feddep.federation.messages import Arrays, group, grouped
 from feddep.graph.csr import csr_problem
 from feddep.graph.graph import Array
+from feddep.graph.silos import Written
 from feddep.learning.link_mending import COLUMNS
 from feddep.learning.mending import GENERATOR, MENDING
 from feddep.learning.spec import LearningSpec
 from feddep.models.generator import DeepGenerator
 from feddep.runs.weight_files import check_weights, read_arrays, shapes_of, write_arrays
+from feddep.tables.encoder import ENCODER, Encoder
 
 _MENDING, _WEIGHTS = "mending.safetensors", "generator.safetensors"
 _HEARD = "links.safetensors"
@@ -36,6 +38,7 @@ class ClientPart:
         draws: whether its random draws came from the run's seed or from a secret of its own.
         heard: ``(n, w)``, what linked silos told it about its nodes' counterparties until the last
             round; None if they told nothing.
+        encoder: how its tables were encoded; None if it brought a graph.
     """
 
     graph: str | None = None
@@ -43,6 +46,7 @@ class ClientPart:
     generator: Arrays = field(default_factory=dict)
     draws: Draws = "seed"
     heard: Array | None = None
+    encoder: Written | None = None
 
     @classmethod
     def from_memory(
@@ -71,7 +75,7 @@ class ClientPart:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ClientPart):
             return NotImplemented
-        facts = [(part.graph, part.draws, part.mending is None) for part in (self, other)]
+        facts = [(p.graph, p.draws, p.mending is None, p.encoder) for p in (self, other)]
         heard = [{} if p.heard is None else {"heard": p.heard} for p in (self, other)]
         same = same_arrays(self.memory, other.memory) and same_arrays(*heard)
         return facts[0] == facts[1] and same
@@ -85,6 +89,8 @@ class ClientPart:
             write_arrays(folder / _WEIGHTS, self.generator)
         if self.heard is not None:
             write_arrays(folder / _HEARD, {"columns": self.heard})
+        if self.encoder is not None:
+            self.encoder.write(folder)
         if self.graph is None:
             return
         parts = "unknown" if self.mending is None else " ".join(sorted(self.mending))
@@ -103,12 +109,13 @@ class ClientPart:
             generator, _ = read_arrays(folder / _WEIGHTS)
             check_weights(folder / _WEIGHTS, generator, generator_shapes(learning))
         heard = _read_heard(folder / _HEARD, learning)
+        encoder = Encoder.read(folder) if (folder / ENCODER).exists() else None
         if not (folder / _MENDING).exists():
-            return cls(generator=generator, heard=heard)
+            return cls(generator=generator, heard=heard, encoder=encoder)
         arrays, about = read_arrays(folder / _MENDING)
         mending = _checked(folder / _MENDING, arrays, about, learning)
         draws: Draws = "secret" if about["draws"] == "secret" else "seed"
-        return cls(about["graph"], mending, generator, draws, heard)
+        return cls(about["graph"], mending, generator, draws, heard, encoder)
 
 
 def same_arrays(one: Arrays, other: Arrays) -> bool:

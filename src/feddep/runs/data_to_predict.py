@@ -11,6 +11,7 @@ from feddep.scenario.spec import RunSpec
 from feddep.tables.encoder import ENCODER, Encoder
 from feddep.tables.files import is_table_folder, open_tables
 from feddep.tables.settings import TableSettings
+from feddep.tables.silo_data import names_of
 
 _FOUND_ANEW = ("nodes", "edges", "label", "split", "case", "since", "split_by")
 
@@ -41,11 +42,7 @@ def read_data(folder: Path, run: Path | None, silo: int | None) -> Graph:
 
 def silo_names(spec: RunSpec, clients: int) -> list[str]:
     """What the silos of a run are called: their folders' names, or their numbers."""
-    folders = [Path(folder) for folder in getattr(spec, "silos", ())]
-    names = [folder.name for folder in folders]
-    if len(set(names)) < len(names):
-        names = [f"{folder.parent.name}-{folder.name}" for folder in folders]
-    return names or list(map(str, range(clients)))
+    return names_of(spec.silos) if spec.silos else list(map(str, range(clients)))
 
 
 def numbered(silo: str | int, names: list[str]) -> int:

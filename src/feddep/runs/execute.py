@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from feddep.errors import InputError
 from feddep.graph.graph import Graph
-from feddep.graph.shard import Shards
+from feddep.graph.silos import ClientData
 from feddep.runs import pipeline
 from feddep.runs.files import Record
 from feddep.runs.folder import RunFolder, as_stored
@@ -34,7 +34,7 @@ class Runner(Protocol):
     def __call__(
         self,
         spec: RunSpec,
-        shards: Shards,
+        shards: ClientData,
         *,
         workers: int | None,
         device: str,
@@ -48,7 +48,7 @@ class Runner(Protocol):
 
 def execute(
     settings: Mapping[str, Any],
-    data: Shards | Graph | None = None,
+    data: ClientData | Graph | None = None,
     *,
     out: Path | None = None,
     resume: bool = False,
@@ -62,7 +62,8 @@ def execute(
 
     Args:
         settings: the keys of the spec that the user set; the preset fills the others.
-        data: shards, or a graph that is partitioned first; None loads what the settings name.
+        data: shards or silos, or a graph that is partitioned first; None loads what the settings
+            name.
         out: folder to store the run in; None stores nothing.
         resume: continue the run in ``out``. A finished run is opened instead, unless its method's
             own file has changed since: then it is run again.
@@ -105,7 +106,7 @@ def execute(
         return run(folder)
 
 
-def resolved(settings: Mapping[str, Any], data: Shards | Graph | None = None) -> RunSpec:
+def resolved(settings: Mapping[str, Any], data: ClientData | Graph | None = None) -> RunSpec:
     """The complete spec of a run: what the user set, what the data bring, the preset for the rest.
 
     Raises:
@@ -123,7 +124,7 @@ def resolved(settings: Mapping[str, Any], data: Shards | Graph | None = None) ->
     return build.resolve(RunSpec().with_settings(given), given)
 
 
-def _shards(spec: RunSpec, data: Shards | Graph | None) -> Shards:
+def _shards(spec: RunSpec, data: ClientData | Graph | None) -> ClientData:
     if data is None:
         return build.build(spec)
     if isinstance(data, Graph):
@@ -131,12 +132,11 @@ def _shards(spec: RunSpec, data: Shards | Graph | None) -> Shards:
     return build.prepare(data, spec)
 
 
-def _check_same_data(path: Path, finished: Record, data: Shards | Graph | None) -> None:
+def _check_same_data(path: Path, finished: Record, data: ClientData | Graph | None) -> None:
     """A spec names data in memory but does not hold them; their sizes tell different ones apart."""
     if data is None:
         return
-    graph = data if isinstance(data, Graph) else data.graph
-    for name, here in {"nodes": graph.nodes, "edges": graph.edges}.items():
+    for name, here in {"nodes": data.nodes, "edges": data.edges}.items():
         there = finished.get("data", {}).get(name, here)  # records had no sizes once
         if here != there:
             raise InputError(

@@ -13,6 +13,7 @@ from feddep.errors import InputError
 from feddep.federation.messages import State
 from feddep.graph.graph import Features, Graph
 from feddep.graph.shard import Shards
+from feddep.graph.silos import ClientData
 from feddep.learning.classifier import Classifier
 from feddep.learning.expansion import features_from
 from feddep.learning.generation_quality import SiloQuality, measure_generation
@@ -26,7 +27,7 @@ from feddep.runs.prediction import averaging_of
 def generation_record(
     method: Method,
     classifier: Classifier | None,
-    shards: Shards,
+    shards: ClientData,
     clients: Mapping[int, ClientPart],
     states: Sequence[State],
 ) -> dict[str, Any] | None:
@@ -38,7 +39,7 @@ def generation_record(
     Args:
         method: what was run.
         classifier: that of the best round, if all clients have the same one.
-        shards: the clients' data, with the edges between them.
+        shards: the clients' data, with the edges between them where these are known.
         clients: what each kept in the best round.
         states: each client's memory after the last round, for its nodes' own embeddings; nothing
             if they keep it to themselves.
@@ -69,28 +70,31 @@ class _Opened:
     Attributes:
         silo: with the graph that it worked with.
         mended: as in the best round.
-        lost: ``(n,)`` how many edges each node has to other silos.
+        lost: ``(n,)`` how many edges each node has to other silos; None if nobody knows.
     """
 
     silo: Silo
     mended: Mended
-    lost: npt.NDArray[np.int64]
+    lost: npt.NDArray[np.int64] | None
 
 
 def _mended_again(
-    method: Method, classifier: Classifier, shards: Shards, client: int, part: ClientPart
+    method: Method, classifier: Classifier, shards: ClientData, client: int, part: ClientPart
 ) -> _Opened | None:
     """A silo opened again; None if nothing is mended, or nobody can say how it was."""
     phase = averaging_of(method)
     if phase is None or not isinstance(phase.mender, Recalling) or part.mending is None:
         return None
-    graph = shards.shard(client)
+    graph = shards[client]
     silo = open_silo(client, graph, classifier.spec, torch.device("cpu"))
     try:
         mended = phase.mended_again(silo, part.memory, own_graph=True)
     except (InputError, LookupError):  # a mender of somebody's own, with memories of its own
         return None
-    return _Opened(silo, mended, shards.graph.degrees[shards.members(client)] - graph.degrees)
+    lost = None
+    if isinstance(shards, Shards):
+        lost = shards.graph.degrees[shards.members(client)] - graph.degrees
+    return _Opened(silo, mended, lost)
 
 
 def _is_dead(silo: SiloQuality, part: ClientPart) -> bool:

@@ -57,6 +57,11 @@ def export_onnx(classifier: Classifier, file: Path, about: dict[str, Any] | None
             "its own (aggregation perturbation), so its weights alone do not predict"
         )
     onnx = _onnx()
+    if classifier.spec.model.reads_flows:
+        raise InputError(
+            "this classifier reads direction or weight of edges, which the ONNX file has no input "
+            "for; use feddep predict"
+        )
     model = onnx.helper.make_model(
         _Network(onnx, classifier).graph(),
         opset_imports=[onnx.helper.make_opsetid("", OPSET)],

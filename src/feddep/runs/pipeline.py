@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from feddep.federation.messages import State
 from feddep.federation.metering import Meter
 from feddep.federation.run_phases import run_phases
 from feddep.graph.fingerprint import fingerprint
-from feddep.graph.shard import Shards
+from feddep.graph.silos import ClientData, Silos
 from feddep.learning.classifier import Classifier
 from feddep.learning.selection import Selection
 from feddep.learning.spec import LearningSpec
@@ -41,7 +41,7 @@ from feddep.scenario.build import (
 )
 from feddep.scenario.spec import RunSpec
 
-Start = Callable[[Shards, Method, LearningSpec], AbstractContextManager[Runtime]]
+Start = Callable[[ClientData, Method, LearningSpec], AbstractContextManager[Runtime]]
 """Starts a federation over the shards of a simulation."""
 
 
@@ -52,7 +52,7 @@ def cores() -> int:
 
 def run(
     spec: RunSpec,
-    shards: Shards,
+    shards: ClientData,
     *,
     workers: int | None = None,
     device: str = "auto",
@@ -79,7 +79,7 @@ def run(
     """
     method = find_method(spec.method)
     check_links(shards, method)
-    learning = learning_spec_for(spec, shards.graph, method)
+    learning = learning_spec_for(spec, shards, method)
     before = _about_clients(method, learning, shards)  # what cannot be priced is not run
     started = time.perf_counter()
     here = partial(InProcess, workers=workers or cores(), device=device)
@@ -96,8 +96,8 @@ def run(
         )
         # Clients that keep their memories to themselves are asked for nothing.
         kept, states = runtime.kept(), runtime.states()
-    clients = _parts_of(before, kept, states)
-    schema = shards.graph.schema
+    clients = _parts_of(before, kept, states, shards)
+    schema = shards.schema
     models = [Classifier(learning, weights, schema) for weights in journal.classifiers]
     events_by_client = _events_of(before, journal)
     generation = _measured_generation(journal, method, models, shards, clients, states)
@@ -141,7 +141,9 @@ class _AboutClient:
     graph: str
 
 
-def _about_clients(method: Method, learning: LearningSpec, shards: Shards) -> list[_AboutClient]:
+def _about_clients(
+    method: Method, learning: LearningSpec, shards: ClientData
+) -> list[_AboutClient]:
     return [
         _AboutClient(
             mechanism_events(method, learning, graph),
@@ -153,14 +155,21 @@ def _about_clients(method: Method, learning: LearningSpec, shards: Shards) -> li
 
 
 def _parts_of(
-    before: Sequence[_AboutClient], kept: Sequence[State], states: Sequence[State]
+    before: Sequence[_AboutClient],
+    kept: Sequence[State],
+    states: Sequence[State],
+    data: ClientData,
 ) -> dict[int, ClientPart]:
     """What each client has besides the classifier, unless it keeps that to itself."""
+    encoders = data.encoders if isinstance(data, Silos) else ()
     return {
-        client: ClientPart.from_memory(
-            own.graph,
-            kept[client] if kept else None,
-            states[client] if states else None,
+        client: replace(
+            ClientPart.from_memory(
+                own.graph,
+                kept[client] if kept else None,
+                states[client] if states else None,
+            ),
+            encoder=encoders[client] if encoders else None,
         )
         for client, own in enumerate(before)
     }
@@ -178,7 +187,7 @@ def _measured_generation(
     journal: Journal,
     method: Method,
     models: Sequence[Classifier],
-    shards: Shards,
+    shards: ClientData,
     clients: Mapping[int, ClientPart],
     states: Sequence[State],
 ) -> dict[str, Any] | None:
@@ -194,7 +203,7 @@ def _measured_on_silos(
     journal: Journal,
     method: Method,
     models: Sequence[Classifier],
-    shards: Shards,
+    shards: ClientData,
     clients: Mapping[int, ClientPart],
 ) -> dict[str, Any] | None:
     """What the classifiers are worth on the silos, unless only they can tell."""
@@ -208,7 +217,7 @@ def _measured_on_silos(
 
 def _record_of(
     spec: RunSpec,
-    shards: Shards,
+    shards: ClientData,
     journal: Journal,
     seconds: Mapping[str, float],
     privacy: Mapping[str, Any],

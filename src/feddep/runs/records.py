@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_info
 
 from feddep.algorithms import find_method, fingerprint
 from feddep.graph.graph import Part
-from feddep.graph.shard import Shards
+from feddep.graph.silos import ClientData
 from feddep.learning.selection import Selection
 from feddep.runs.files import Record
 from feddep.scenario import presets
@@ -21,7 +21,7 @@ def make_record(
     spec: RunSpec,
     *,
     split: str,
-    data: Mapping[str, float],
+    data: Mapping[str, float | None],
     history: list[dict[str, Any]],
     best: int,
     seconds: Mapping[str, Any],
@@ -91,18 +91,18 @@ def _settings(spec: RunSpec) -> dict[str, Any]:
     return used | spec.settings_of(["links"]) | {"partition.links": spec.partition.links}
 
 
-def sizes_of(shards: Shards) -> dict[str, float]:
-    """How large the data are and what share of the edges is lost between clients.
+def sizes_of(shards: ClientData) -> dict[str, float | None]:
+    """How large the data are and, if it is known, what share of the edges is lost between clients.
 
     Needed to compute what a run should have cost, and when it pays to mend the graph.
     """
-    graph = shards.graph
+    graphs = shards if shards.whole is None else [shards.whole]
     return {
-        "nodes": graph.nodes,
-        "edges": graph.edges,
-        "features": graph.feature_count,
-        "classes": graph.classes,
-        "validation_nodes": len(graph.members(Part.VAL)),
+        "nodes": shards.nodes,
+        "edges": shards.edges,
+        "features": shards.feature_count,
+        "classes": shards.classes,
+        "validation_nodes": sum(len(graph.members(Part.VAL)) for graph in graphs),
         "lost_share": shards.lost_share,
     }
 

@@ -46,7 +46,8 @@ class ClientPool:
         spec: the learning settings.
         device: where the clients compute.
         graphs: the clients' graphs, by client number.
-        whole: loads the whole graph, for measurements only; no client half ever sees it.
+        whole: loads the whole graph, if there is one, for measurements only; no client half ever
+            sees it.
         states: the clients' states, by client number; a new client's is empty.
         names: of all silos, in the clients' order, where clients may be linked.
 
@@ -58,7 +59,7 @@ class ClientPool:
     spec: LearningSpec
     device: torch.device
     graphs: Mapping[int, Graph]
-    whole: Callable[[], Graph]
+    whole: Callable[[], Graph | None]
     states: dict[int, State] = field(default_factory=dict)
     kept: dict[int, State] = field(default_factory=dict)
     names: Sequence[str] = ()
@@ -101,6 +102,8 @@ class ClientPool:
         """Scores a classifier on the whole graph: a measurement, not part of the protocol."""
         if self._whole is None:
             graph = self.whole()
+            if graph is None:
+                return Scores()
             if self.spec.privacy.sums:
                 graph = aggregated(graph, self.spec, None)
             self._whole = graph, FeatureTable(graph.features, self.device)

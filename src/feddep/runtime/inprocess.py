@@ -26,7 +26,7 @@ from feddep.errors import RuntimeFailureError
 from feddep.federation.messages import Arrays, Reply, Request, State, group, grouped, pack
 from feddep.folder_lock import FolderLock
 from feddep.graph.graph import Part
-from feddep.graph.shard import Shards
+from feddep.graph.silos import ClientData
 from feddep.learning.evaluation import Scores
 from feddep.learning.spec import LearningSpec
 from feddep.runtime.client_pool import ClientPool, choose_device, warm_up
@@ -52,7 +52,7 @@ class InProcess:
 
     def __init__(
         self,
-        shards: Shards,
+        shards: ClientData,
         method: Method,
         spec: LearningSpec,
         *,
@@ -87,7 +87,7 @@ class InProcess:
                 self._spec,
                 self._device,
                 graphs,
-                lambda: self._shards.graph,
+                lambda: self._shards.whole,
                 names=self._names,
             )
             warm_up(self._device)
@@ -161,7 +161,7 @@ class InProcess:
             unpack_answer(worker.receive())
 
     def measure(self, classifier: Arrays | None) -> "Future[list[Scores]]":
-        """Scores a classifier, or each client's own, on the whole graph.
+        """Scores a classifier, or each client's own, on the whole graph; of silos there is none.
 
         One classifier is scored by the parent while the workers continue with the next round.
         """
@@ -183,9 +183,11 @@ class InProcess:
         return self._pool
 
     def _score_own(self) -> list[Scores]:
-        folder = self._shared()
+        folder, whole = self._shared(), self._shards.whole
+        if whole is None:
+            return []
         if not (folder / "whole").exists():
-            share_graph(self._shards.graph, folder / "whole")
+            share_graph(whole, folder / "whole")
         for worker in self._workers:
             worker.send(pack({"call": "score_own"}, {}))
         found: dict[int, Scores] = {}
@@ -197,7 +199,7 @@ class InProcess:
 
     def _shared(self) -> Path:
         if self._folder is None:
-            self._folder = shared_folder(2 * self._shards.graph.nbytes)
+            self._folder = shared_folder(2 * self._shards.nbytes)
             self._cleanup.callback(FolderLock(self._folder).release)
             self._cleanup.callback(shutil.rmtree, self._folder, ignore_errors=True)
         return self._folder

@@ -39,6 +39,8 @@ def share_graph(graph: Graph, folder: Path) -> None:
     else:
         for name in ("indptr", "indices", "data"):
             arrays[f"features.{name}"] = getattr(graph.features, name)
+    if graph.flows is not None:
+        arrays["flows"] = graph.flows
     if graph.outside is not None:
         for name in _OUTSIDE:
             arrays[f"outside.{name}"] = getattr(graph.outside, name)
@@ -67,6 +69,7 @@ def open_graph(folder: Path) -> Graph:
         split=arrays["split"],
         name=facts["name"],
         outside=_outside(arrays, facts["outside"]),
+        flows=arrays.get("flows"),
     )
 
 

@@ -5,13 +5,14 @@ section holds is declared beside the thing that it describes. How a run is carri
 device, folder) is not part of the spec, because it does not change the result.
 """
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from annotated_types import Ge, Gt, Le
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from feddep.errors import InputError, unknown
 from feddep.federation.aggregation import AggregationSpec
@@ -30,6 +31,11 @@ from feddep.scenario.presets import Preset
 from feddep.scenario.toml import toml_value
 
 
+def _folders(value: object) -> object:
+    """Folders in one text, separated as in PATH; others as they are."""
+    return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunSpec:
     """One run.
@@ -37,6 +43,7 @@ class RunSpec:
     Attributes:
         method: a name in ``feddep methods``, or ``module:ATTRIBUTE`` for one of your own.
         dataset: a name in ``feddep data list``, or the path of a graph or shard folder.
+        silos: folders of silos that are never joined, in place of a data set.
         seed: fixes split, partition, initial weights and every other draw.
         feature_share: share of the feature columns that are kept, chosen at random; for studying
             weak features.
@@ -45,6 +52,7 @@ class RunSpec:
 
     method: str = "feddep"
     dataset: str = "synthetic"
+    silos: Annotated[tuple[str, ...], BeforeValidator(_folders)] = ()
     seed: Annotated[int, Ge(0)] = 0
     feature_share: Annotated[float, Gt(0), Le(1)] = 1.0
     preset: Preset = "tuned"

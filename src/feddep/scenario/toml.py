@@ -9,7 +9,7 @@ def toml_value(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return f"[{', '.join(map(toml_value, value))}]"
     # JSON escapes as TOML does, but leaves one control character alone.
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -99,7 +99,8 @@ class CsvTable:
         return cast(IO[bytes], gzip.open(file)) if zipped else file
 
     def _explained(self, error: Exception, wrong: Sequence[pc.InvalidRow]) -> InputError:
-        if wrong:
+        quote = self._open_quote()
+        if wrong and quote is None:
             row = wrong[0]
             where = self.name if row.number is None else self.place(row.number - 1)
             return InputError(
@@ -112,10 +113,9 @@ class CsvTable:
             )
         if isinstance(error, EOFError | OSError | zlib.error):
             return InputError(f"{self.name} is damaged or cut off ({error}); copy it again")
-        return InputError(
-            f"{self._open_quote()}: a quote is opened and never closed, or the rows have different "
-            "numbers of cells; mend the quotes"
-        )
+        if quote is not None:
+            return InputError(f"{quote}: a quote is opened and never closed; close or remove it")
+        return InputError(f"{self.name} is not a CSV file ({error}); save it as CSV in UTF-8")
 
     def _not_unicode(self) -> str:
         with self._opened() as file:
@@ -126,16 +126,17 @@ class CsvTable:
                     return f"{self.name}, line {number}"
         return self.name
 
-    def _open_quote(self) -> str:
+    def _open_quote(self) -> str | None:
+        """Where a quote is opened that is never closed."""
         with self._opened() as file:
             reader = csv.reader(_text(file), delimiter=self._delimiter, strict=True)
             begins = 1
             try:
                 for _ in reader:
                     begins = reader.line_num + 1
-            except csv.Error:
+            except (csv.Error, EOFError, OSError, zlib.error):
                 return f"{self.name}, line {begins}"
-        return self.name
+        return None
 
 
 class _Checked(io.RawIOBase):

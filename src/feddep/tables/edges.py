@@ -30,6 +30,8 @@ class Edges:
         lost: rows of which one end is in no table and no silo is named.
         strangers: rows of which neither end is this silo's.
         loops: rows from a node to itself.
+        weights: ``(E,)`` float32 of each pair, where flows are asked for: the column of weights, or
+            1 for each row.
         features: by name, what each node's edges add up to.
         silo: what the table calls this silo, if it names silos.
     """
@@ -40,6 +42,7 @@ class Edges:
     lost: int = 0
     strangers: int = 0
     loops: int = 0
+    weights: Floats | None = None
     features: dict[str, Floats] = field(default_factory=dict)
     silo: str = ""
 
@@ -53,11 +56,12 @@ def read_edges(tables: SiloTables, ids: NodeIds) -> Edges:
     settings, table = tables.settings, tables.edges
     own = (settings.silo or own_name(tables, ids)) if settings.source_silo else ""
     sums = _Sums(ids.count, settings.weight) if settings.edge_features else None
-    found, inside, outside = (
+    found, outside = (
         Edges(np.zeros((0, 2), np.int32), silo=own),
-        [],
         _Outside(settings.outside == "keep"),
     )
+    inside: list[Ints] = []
+    weights: list[Floats] = []
     for start, batch in _batches(tables):
         ends = [_ends(batch, role, ids, start, table, own) for role in (0, 1)]
         here = [end.number >= 0 for end in ends]
@@ -70,9 +74,14 @@ def read_edges(tables: SiloTables, ids: NodeIds) -> Edges:
         for mine, other in ((0, 1), (1, 0)):
             out = here[mine] & ~here[other]
             found.lost += outside.add(ends[mine], ends[other], out, own)
+        amounts = _weights(batch, tables, start)
+        if settings.flows:
+            weights.append(_flowing(amounts, batch, tables, start)[both])
         if sums is not None:
-            sums.add(ends[0].number, ends[1].number, _weights(batch, tables, start))
+            sums.add(ends[0].number, ends[1].number, amounts)
     found.pairs = np.concatenate(inside) if inside else found.pairs
+    if settings.flows:
+        found.weights = np.concatenate(weights) if weights else np.zeros(0, np.float32)
     _refuse_other_table(found, tables)
     if own and settings.outside == "keep":
         found.outside = outside.links()
@@ -117,7 +126,7 @@ def _batches(tables: SiloTables) -> Iterator[tuple[int, pa.RecordBatch]]:
     settings = tables.settings
     wanted = [settings.source, settings.target]
     wanted += [settings.source_silo, settings.target_silo] if settings.source_silo else []
-    if settings.weight and settings.edge_features:
+    if settings.weight and (settings.edge_features or settings.flows):
         wanted.append(settings.weight)
     start = 0
     for batch in tables.edges.batches(wanted):
@@ -159,12 +168,28 @@ def _counts(coded: pa.DictionaryArray, which: npt.NDArray[np.bool_]) -> dict[str
 
 def _weights(batch: pa.RecordBatch, tables: SiloTables, start: int) -> Floats | None:
     weight = tables.settings.weight
-    if not weight:
+    if not weight or weight not in batch.schema.names:
         return None
     table = tables.edges
     cells = batch.column(batch.num_columns - 1)
     found = numbers(cells, weight, lambda row: table.place(start + row), comma=table.decimal_comma)
     return np.nan_to_num(found, nan=0.0)
+
+
+def _flowing(
+    amounts: Floats | None, batch: pa.RecordBatch, tables: SiloTables, start: int
+) -> Floats:
+    """How much each row lets flow: its amount, or 1."""
+    if amounts is None:
+        return np.ones(batch.num_rows, np.float32)
+    if (amounts < 0).any():
+        row = int(np.flatnonzero(amounts < 0)[0])
+        raise InputError(
+            f"{tables.edges.place(start + row)}: expected a weight that is not negative as "
+            f"{tables.settings.weight!r} (got {amounts[row]:g}); turn the edge around, or leave "
+            "flows out"
+        )
+    return amounts
 
 
 def _refuse_other_table(found: Edges, tables: SiloTables) -> None:

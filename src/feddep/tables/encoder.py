@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from feddep.errors import DataError, InputError
 from feddep.graph.adjacency import adjacency
+from feddep.graph.flows import flows_of
 from feddep.graph.graph import Graph
 from feddep.graph.schema import Column, Schema
 from feddep.reading import json_of, plain_text
@@ -167,16 +168,14 @@ def _encoded(
             "of edges (edge_features = true)"
         )
     notes = [*nodes.notes, *_ignored(tables, schema, found)]
-    features = np.zeros((nodes.ids.count, len(schema.features)), np.float32)
-    _fill(features, tables, schema, notes)
-    edges = read_edges(tables, nodes.ids)
-    place = _places(schema)
-    for name, column in edges.features.items():
-        features[:, place[name]] = column
-    edges.features = {}
+    features, edges = unscaled(tables, nodes, schema, notes)
     scales = _scaled(features, schema, nodes.training, scales)
     indptr, indices = adjacency(edges.pairs, nodes.ids.count)
-    edges.pairs = edges.pairs[:0]
+    flows = None
+    if edges.weights is not None:
+        flows = flows_of(edges.pairs, edges.weights, indptr, indices)
+        edges.weights = None
+    edges.pairs = np.empty((0, 2), np.int32)  # a slice would keep all of it
     graph = Graph(
         indptr=indptr,
         indices=indices,
@@ -189,12 +188,27 @@ def _encoded(
         outside=edges.outside,
         schema=schema,
         marks=nodes.marks,
+        flows=flows,
     )
     kept = {name: _plain(value) for name, value in vars(settings).items()}
     return Encoded(graph, Encoder(schema, scales, kept), nodes, edges, found, notes)
 
 
-def _places(schema: Schema) -> dict[str, int]:
+def unscaled(
+    tables: SiloTables, nodes: Nodes, schema: Schema, notes: list[str]
+) -> tuple[Floats, Edges]:
+    """The features with numbers as they stand in the tables, NaN where missing; and the edges."""
+    features = np.zeros((nodes.ids.count, len(schema.features)), np.float32)
+    _fill(features, tables, schema, notes)
+    edges = read_edges(tables, nodes.ids)
+    place = places_of(schema)
+    for name, column in edges.features.items():
+        features[:, place[name]] = column
+    edges.features = {}
+    return features, edges
+
+
+def places_of(schema: Schema) -> dict[str, int]:
     """The first feature column of every column of the table."""
     starts = np.cumsum([0, *(len(column.features) for column in schema.columns)]).tolist()
     return {column.name: start for column, start in zip(schema.columns, starts, strict=False)}
@@ -226,7 +240,7 @@ def _fill(features: Floats, tables: SiloTables, schema: Schema, notes: list[str]
     columns = [column for column in schema.columns if not column.from_edges]
     if not columns:
         return
-    place, table = _places(schema), tables.nodes
+    place, table = places_of(schema), tables.nodes
     odd: dict[str, int] = {}
     start = 0
     for batch in table.batches([column.name for column in columns]):
@@ -278,13 +292,13 @@ def _scaled(
     """Scales numbers in place, a column at a time; what is missing becomes the mean."""
     scales: dict[str, tuple[float, float]] = {}
     for column in schema.columns:
-        own = features[:, _places(schema)[column.name]]
+        own = features[:, places_of(schema)[column.name]]
         if column.kind == "boolean":
             own[np.isnan(own)] = 0.0
         if column.kind != "number":
             continue
         if column.log:
-            _log(own)
+            log_scale(own)
         if known is not None:
             scales[column.name] = known[column.name]
         elif column.mean is not None and column.deviation is not None:
@@ -302,7 +316,7 @@ def _scaled(
     return scales
 
 
-def _log(own: Floats) -> None:
+def log_scale(own: Floats) -> None:
     """sign(x) log(1 + |x|), in place."""
     for start in range(0, len(own), _ROWS):
         part = own[start : start + _ROWS]

@@ -115,11 +115,19 @@ def _on_edges(encoded: Encoded) -> Iterator[str]:
         yield f"{edges.loops:,} rows lead from a node to itself: dropped"
     extra = [name for name in ("weight", "time") if settings[name]]
     known = ", ".join(f"{settings[name]!r}" for name in extra)
+    if graph.flows is not None:
+        yield (
+            f"direction and {known or 'repeats'} are kept for models that read them "
+            "(model.directions, model.weighted)"
+        )
     if used:
         yield "direction and amounts become features: counts, sums and means, in and out"
-    else:
+    elif graph.flows is None:
         told = f"direction, repeats{', ' + known if known else ''} are not used"
-        yield f"{told}; edge_features = true makes counts, sums and means of them"
+        yield (
+            f"{told}; edge_features = true makes counts, sums and means of them, flows = true "
+            "keeps them for models that read them"
+        )
     if edges.lost:
         yield (
             f"{edges.lost:,} rows have one end that is not in the table of nodes: "

@@ -55,6 +55,8 @@ class TableSettings:
         categories: columns of numbers that are codes, such as a branch.
         log: columns to be log-scaled; ``auto`` chooses the very skewed ones, ``none`` none.
         edge_features: counts, sums and means of each node's edges, in and out, as features.
+        flows: direction and weight of edges are kept for models that read them (``model.weighted``,
+            ``model.directions``).
         outside: links to other silos are kept for methods that use them, or dropped.
         most_categories: a text column with more values than this is no feature.
     """
@@ -78,6 +80,7 @@ class TableSettings:
     categories: tuple[str, ...] = ()
     log: tuple[str, ...] | Literal["auto", "none"] = "auto"
     edge_features: bool = False
+    flows: bool = False
     outside: Literal["keep", "drop"] = "keep"
     most_categories: Annotated[int, Ge(2), Le(1000)] = 50
 

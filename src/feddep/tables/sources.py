@@ -149,6 +149,7 @@ class ParquetTable:
                     yield batch.select(wanted)
             except (pa.ArrowException, OSError) as error:
                 raise self._damaged(error) from None
+        pa.default_memory_pool().release_unused()  # a large table's pages, which it would keep
 
     def place(self, row: int) -> str:
         """See :class:`Table`."""

@@ -112,6 +112,8 @@ def looks(tables: SiloTables, nodes: Nodes) -> list[Look]:
     named = feature_names(tables)
     _refuse_unknown(tables, (*settings.drop, *settings.categories, *_logged(settings.log)))
     found = [Look(name, name in settings.categories, settings.most_categories) for name in named]
+    if not named:
+        return []
     training, start = nodes.training, 0
     for batch in table.batches(named):
         here = training[start : start + batch.num_rows]

@@ -10,7 +10,8 @@ import numpy as np
 from feddep.algorithms import find_method
 from feddep.errors import InputError
 from feddep.graph.graph import Graph, Part
-from feddep.graph.shard import Shards
+from feddep.graph.silos import ClientData
+from feddep.runs.data_to_predict import silo_names
 from feddep.runs.execute import Runner, execute
 from feddep.runs.folder import plain_method
 from feddep.runs.opening import open_run
@@ -83,8 +84,9 @@ def value_of(folder: Path, *, runs: int = 1, by: By = "random", how: How | None 
     graphs = [list(each) for each in shards]
     _check_same(first, graphs[0], folder)
     ways = [_trained(name, first, shards, folder, how) for name in names]
-    silos = [f"silo {name}" if name.isdigit() else name for name in shards[0].client_names]
-    return compared(ways, graphs, first.spec, silos, joined=shards[0].graph)
+    named = silo_names(first.spec, len(shards[0]))
+    silos = [f"silo {name}" if name.isdigit() else name for name in named]
+    return compared(ways, graphs, first.spec, silos, joined=shards[0].whole)
 
 
 def _divided_by(first: Result, by: By, folder: Path, how: How) -> Result:
@@ -195,7 +197,7 @@ def in_words(privacy: Mapping[str, Any]) -> str:
     return f"ε = {epsilon:.3g} for one link{held}"
 
 
-def _trained(name: str, first: Result, shards: Sequence[Shards], folder: Path, how: How) -> Way:
+def _trained(name: str, first: Result, shards: Sequence[ClientData], folder: Path, how: How) -> Way:
     results = list(_results(name, first, len(shards), folder, how))
     predictions = [
         {silo: result.predict(graph, client=silo) for silo, graph in enumerate(each)}
@@ -266,7 +268,7 @@ def _predicted(
             yield silo, found
 
 
-def _shards(spec: RunSpec, seed: int) -> Shards:
+def _shards(spec: RunSpec, seed: int) -> ClientData:
     return build.build(spec.with_settings({"seed": seed}))
 
 

@@ -96,7 +96,7 @@ class Agreement:
         model, embedding, generator = self.spec.model, self.spec.embedding, self.spec.generator
         hidden, width = model.hidden, self.learning.embedding_width
         outputs = max(hidden, embedding.width, self.classes)
-        convolution = (2 * hidden + embedding.width + 1) * outputs
+        convolution = ((1 + model.means) * hidden + embedding.width + 1) * outputs
         weights = (self.learning.inputs + width + 1) * hidden + model.layers * convolution
         head = (hidden + 1) * (hidden + generator.slots * width)
         batch = generator.batch_size * (hidden + generator.slots)

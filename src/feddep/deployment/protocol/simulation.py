@@ -17,7 +17,9 @@ from feddep.deployment.protocol.federate import in_order
 from feddep.deployment.protocol.remote_runtime import RemoteRuntime, meet
 from feddep.deployment.protocol.simulated_silo import simulated_app
 from feddep.deployment.protocol.wait_policy import WaitPolicy
-from feddep.graph.shard import Shards, write_shards
+from feddep.graph.folder import fill_graph_folder
+from feddep.graph.shard import Shards, client_folder, write_shards
+from feddep.graph.silos import ClientData
 from feddep.learning.spec import LearningSpec
 from feddep.runs.pipeline import cores, run
 from feddep.runs.result import Result
@@ -37,7 +39,7 @@ def check_can_run(method: str) -> None:
 
 
 def run_simulated(
-    spec: RunSpec, shards: Shards, *, workers: int | None = None, **options: Any
+    spec: RunSpec, shards: ClientData, *, workers: int | None = None, **options: Any
 ) -> Result:
     """:func:`~feddep.runs.pipeline.run` with Flower nodes as clients.
 
@@ -47,7 +49,7 @@ def run_simulated(
     """
     with tempfile.TemporaryDirectory(prefix="feddep-") as folder:
         data = Path(folder) / "shards"
-        write_shards(shards, data)
+        _write(shards, data)
         results: list[Result] = []
 
         def main(grid: Grid) -> None:
@@ -59,22 +61,31 @@ def run_simulated(
     return results[0]
 
 
+def _write(data: ClientData, folder: Path) -> None:
+    """Writes each client's graph folder where its node looks for it."""
+    if isinstance(data, Shards):
+        write_shards(data, folder)
+        return
+    for client, graph in enumerate(data):
+        fill_graph_folder(graph, folder / client_folder(client))
+
+
 @contextmanager
 def connected(
     spec: RunSpec,
     channel: Channel,
     requests: Path,
-    shards: Shards,
+    shards: ClientData,
     method: Method,
     learning: LearningSpec,
 ) -> Iterator[RemoteRuntime]:
     """A runtime over simulated silos; scores on the whole graph are computed in this process."""
     wait_policy = WaitPolicy()
     silos = in_order(meet(channel, shards.clients, wait_policy))
-    nodes = shards.graph.nodes
+    nodes = shards.nodes
     sizes = (learning.features, learning.classes, nodes)
     agreement = agreed_on("simulation", spec, *sizes, shards.client_names)
-    pool = ClientPool(method, learning, torch.device("cpu"), {}, lambda: shards.graph)
+    pool = ClientPool(method, learning, torch.device("cpu"), {}, lambda: shards.whole)
     runtime = RemoteRuntime(channel, agreement, silos, requests, wait_policy, measure=pool.score)
     runtime.agree(range(len(silos)))
     yield runtime
