@@ -54,7 +54,8 @@ def ask(connection):
         connection.send_bytes(message)
         return connection.recv_bytes()
 
-    ask(pack({"call": "restore", "clients": [0, 2], "kept": []}, {}))  # every test starts without memories
+    # Every test starts without memories.
+    ask(pack({"call": "restore", "clients": [0, 2], "kept": []}, {}))
     return ask
 
 
