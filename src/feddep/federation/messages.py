@@ -171,7 +171,8 @@ def unpack(
         (length,) = struct.unpack_from("<Q", data)
         content = json_of(bytes(data[8 : 8 + length]))
         header, table = dict(content["header"]), content["arrays"]
-        arrays, stored, start = {}, [], 8 + length
+        arrays, start = {}, 8 + length
+        stored: list[npt.NDArray[Any]] = []
         for name, *about in table:
             if once and len(about) == 1:
                 arrays[name] = stored[about[0]]

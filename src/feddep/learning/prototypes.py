@@ -179,7 +179,7 @@ def held_once(centres: Floats) -> Floats:
     Each of M silos is sent those of M - 1 others. Nobody changes them.
     """
     whole = np.ascontiguousarray(centres)
-    key = whole.shape, hashlib.blake2b(whole).digest()
+    key = whole.shape, hashlib.blake2b(whole.data).digest()
     found = _HELD.get(key)
     if found is None:
         found = _HELD[key] = np.array(whole)
