@@ -4,13 +4,14 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks import dp_sgd, links, phases, response, rounds, scale
+from benchmarks import dp_sgd, links, many_clients, phases, response, rounds, scale
 
 ALL = {
     "rounds": rounds,
     "phases": phases,
     "dp_sgd": dp_sgd,
     "scale": scale,
+    "many_clients": many_clients,
     "response": response,
     "links": links,
 }

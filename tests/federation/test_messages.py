@@ -154,3 +154,31 @@ def test_what_clients_sent_is_passed_on_in_portions():
     assert [list(some) for some in found] == [[0, 1], [2], [3, 4]]
     assert {k: v for some in found for k, v in some.items()} == sent
     assert list(in_batches({}, room=8)) == [{}]
+
+
+def test_an_array_under_several_names_is_stored_once_and_read_back_as_one():
+    one, other = np.arange(1000.0), np.arange(3)
+    arrays = {"a": one, "b": other, "c": one, "d": one}
+    data = pack({"round": 1}, arrays, once=True)
+    assert len(data) < 8000 + 300
+    header, found = unpack(data, once=True)
+    assert header == {"round": 1}
+    assert list(found) == list(arrays)
+    assert all(np.array_equal(found[name], arrays[name]) for name in arrays)
+    assert found["a"] is found["c"] is found["d"]
+
+
+def test_a_message_from_others_says_of_every_array_what_it_is():
+    """Otherwise a small message could hold any number of arrays."""
+    data = pack({}, {"a": np.zeros(5), **dict.fromkeys("bc", np.ones(2))}, once=True)
+    with pytest.raises(DataError):
+        unpack(data)
+    assert unpack(pack({}, dict.fromkeys("bc", np.ones(2))))[1].keys() == {"b", "c"}
+
+
+@pytest.mark.parametrize("place", [1, 10**9, -9, "0", None, [0]])
+def test_an_array_that_was_not_stored_before(place):
+    text = json.dumps({"header": {}, "arrays": [["a", "<f8", [0]], ["b", place]]}).encode()
+    text += b" " * (-len(text) % 8)
+    with pytest.raises(DataError):
+        unpack(len(text).to_bytes(8, "little") + text, once=True)

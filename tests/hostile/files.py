@@ -82,7 +82,7 @@ class OfFiles:
     def _put_right(self) -> None:
         for manifest in self.manifests:
             file = self.folder / manifest
-            if not file.is_file() or file.is_symlink():
+            if file.is_symlink() or not file.is_file():
                 continue
             values = json.loads(self.honest[manifest])
             for name in values["files"]:

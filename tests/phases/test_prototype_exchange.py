@@ -1,11 +1,13 @@
 """Pseudo-FL, proved from the traffic record."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from feddep.algorithms import find_method
 from feddep.runs import pipeline
-from small_runs import spec_of
+from small_runs import carry_out, pool_of, spec_of
 
 CLUSTERS, WIDTH = 4, 6
 
@@ -49,3 +51,15 @@ def test_every_client_has_a_generator_of_its_own(result, small_shards, tmp_path)
 
 def test_the_method_declares_what_leaves_a_client():
     assert find_method("feddep").discloses == {"prototypes", "classifier"}
+
+
+def test_clients_of_one_process_hold_what_they_were_sent_once(small_shards):
+    pool = pool_of(find_method("feddep"), small_shards)
+    carry_out(pool, small_shards, pool_as_transport(pool))
+    states = [pool.states[client] for client in range(small_shards.clients)]
+    assert states[0]["foreign/2"] is states[1]["foreign/2"]
+    assert not np.shares_memory(states[0]["foreign/2"], states[2]["prototypes"])
+
+
+def pool_as_transport(pool):
+    return SimpleNamespace(exchange=pool.handle)

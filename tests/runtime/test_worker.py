@@ -54,7 +54,8 @@ def ask(connection):
         connection.send_bytes(message)
         return connection.recv_bytes()
 
-    ask(pack({"call": "restore", "kept": []}, {}))  # every test starts without memories
+    # Every test starts without memories.
+    ask(pack({"call": "restore", "clients": [0, 2], "kept": []}, {}))
     return ask
 
 
@@ -79,9 +80,9 @@ def test_it_answers_what_the_clients_would_answer_here(ask, pool):
 
 def test_memories_can_be_fetched_and_given_back(ask, pool):
     ask(pack_requests([train(0), train(2)]))
-    _, after_one = unpack_answer(ask(pack({"call": "states"}, {})))
+    _, after_one = unpack_answer(ask(pack({"call": "states", "clients": [0, 2]}, {})))
     second = unpack_replies(ask(pack_requests([train(0, 1)])))
-    unpack_answer(ask(pack({"call": "restore", "kept": []}, after_one)))
+    unpack_answer(ask(pack({"call": "restore", "clients": [0, 2], "kept": []}, after_one)))
     again = unpack_replies(ask(pack_requests([train(0, 1)])))
     assert [r.metrics for r in again] == [r.metrics for r in second]
     pool.handle([train(0), train(2)])

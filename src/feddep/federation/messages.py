@@ -116,38 +116,68 @@ def payload_bytes(arrays: Arrays) -> int:
     return sum(array.nbytes for array in arrays.values())
 
 
-def pack(header: Mapping[str, Any], arrays: Arrays) -> bytes:
+def pack(header: Mapping[str, Any], arrays: Arrays, *, once: bool = False) -> bytes:
     """Header and arrays in one piece: a length, JSON, then the arrays' bytes. No pickle.
 
     The arrays are not stored as safetensors, because reading those back copies them: with a model
     of a few megabytes and several clients, the copies would be most of a server's memory.
+
+    Args:
+        header: plain data.
+        arrays: by name.
+        once: an array that stands under several names is stored once, and read back as one. Not
+            for what comes from others: a small message could then hold any number of arrays.
     """
-    return b"".join(packed_parts(header, arrays))
+    return b"".join(packed_parts(header, arrays, once=once))
 
 
-def packed_parts(header: Mapping[str, Any], arrays: Arrays) -> Iterator[bytes | memoryview]:
+def packed_parts(
+    header: Mapping[str, Any], arrays: Arrays, *, once: bool = False
+) -> Iterator[bytes | memoryview]:
     """What :func:`pack` puts together, one after the other; the arrays are not copied."""
     for name, array in arrays.items():
         if array.dtype.str not in _DTYPES:  # it could be stored but not read back
             raise DataError(f"a message cannot hold {name!r}, which is of type {array.dtype}")
-    table = [[name, array.dtype.str, array.shape] for name, array in arrays.items()]
+    table, stored = _table_of(arrays, once=once)
     text = json.dumps({"header": header, "arrays": table}).encode()
     text += b" " * (-len(text) % _ALIGNMENT)
     yield struct.pack("<Q", len(text)) + text
-    for array in arrays.values():
+    for array in stored:
         if array.size:
             yield np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         yield bytes(-array.nbytes % _ALIGNMENT)
 
 
-def unpack(data: bytes | memoryview) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+def _table_of(arrays: Arrays, *, once: bool) -> tuple[list[list[Any]], list[npt.NDArray[Any]]]:
+    """A row for each name, with the place of an array that was stored before, and what to store."""
+    rows: list[list[Any]] = []
+    stored: list[npt.NDArray[Any]] = []
+    places: dict[int, int] = {}
+    for name, array in arrays.items():
+        if once and id(array) in places:
+            rows.append([name, places[id(array)]])
+            continue
+        places[id(array)] = len(stored)
+        stored.append(array)
+        rows.append([name, array.dtype.str, array.shape])
+    return rows, stored
+
+
+def unpack(
+    data: bytes | memoryview, *, once: bool = False
+) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """The inverse of :func:`pack`; the arrays are read-only views. Anything else is refused."""
     try:
         (length,) = struct.unpack_from("<Q", data)
         content = json_of(bytes(data[8 : 8 + length]))
         header, table = dict(content["header"]), content["arrays"]
         arrays, start = {}, 8 + length
-        for name, dtype, shape in table:
+        stored: list[npt.NDArray[Any]] = []
+        for name, *about in table:
+            if once and len(about) == 1:
+                arrays[name] = stored[about[0]]
+                continue
+            dtype, shape = about
             if dtype not in _DTYPES:
                 raise ValueError(f"array {name!r} has the type {dtype!r}")
             if min(shape, default=0) < 0:
@@ -156,6 +186,7 @@ def unpack(data: bytes | memoryview) -> tuple[dict[str, Any], dict[str, npt.NDAr
             arrays[name] = np.frombuffer(data, dtype, count, start).reshape(shape)
             start += arrays[name].nbytes
             start += -start % _ALIGNMENT
+            stored.append(arrays[name])
         if start != len(data):
             raise ValueError(f"{len(data)} bytes where {start} belong")
     except _BROKEN as error:

@@ -25,7 +25,7 @@ from torch.nn.functional import cross_entropy, smooth_l1_loss
 from feddep.graph.graph import Graph, Part
 from feddep.graph.impair import Impaired, impair
 from feddep.graph.sampling import EgoGraphs, NeighbourSampler
-from feddep.learning.prototypes import Prototypes
+from feddep.learning.prototypes import Prototypes, held_once
 from feddep.learning.silo import Silo
 from feddep.learning.trainer import descend, fit
 from feddep.models.generator import DeepGenerator, Generated, GeneratorSpec
@@ -166,7 +166,7 @@ class GeneratorTraining:
             torch.tensor(impaired.missing_degree, dtype=torch.float32, device=device),
             torch.tensor(has_hidden, device=device),
             torch.tensor(self.prototypes.centres, device=device),
-            [torch.tensor(centres, device=device) for centres in self.foreign],
+            [torch.from_numpy(held_once(centres)).to(device) for centres in self.foreign],
         )
 
     @cached_property

@@ -5,9 +5,11 @@ subgraph, takes the node embeddings z_v, and groups them into C clusters; a prot
 cluster's mean.
 """
 
+import hashlib
 import warnings
 from dataclasses import dataclass
 from typing import Annotated
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +26,8 @@ from feddep.models.sage import FusedSage, ModelSpec
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
+
+_HELD: WeakValueDictionary[tuple[tuple[int, ...], bytes], Floats] = WeakValueDictionary()
 
 _STARTS = 4
 _ITERATIONS = 30
@@ -167,3 +171,16 @@ def merge_small(embeddings: Floats, cluster: Ints, smallest: int) -> Prototypes:
         distance = ((centres - centres[small]) ** 2).sum(axis=1)
         distance[small] = np.inf
         cluster[cluster == small] = int(distance.argmin())
+
+
+def held_once(centres: Floats) -> Floats:
+    """The same prototypes, in memory once however many silos of this process were sent them.
+
+    Each of M silos is sent those of M - 1 others. Nobody changes them.
+    """
+    whole = np.ascontiguousarray(centres)
+    key = whole.shape, hashlib.blake2b(whole.data).digest()
+    found = _HELD.get(key)
+    if found is None:
+        found = _HELD[key] = np.array(whole)
+    return found

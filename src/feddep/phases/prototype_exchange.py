@@ -5,14 +5,12 @@ Nothing else is sent before the averaging rounds: the paper's pseudo-FL, section
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from feddep.federation.content import ByPeer, Rows
 from feddep.federation.messages import Reply, Request, State, group, grouped
 from feddep.federation.phase import Ask, Phase, Step, Steps
 from feddep.graph.graph import Graph
 from feddep.learning.mending import with_prototypes
-from feddep.learning.prototypes import Prototypes, released
+from feddep.learning.prototypes import Prototypes, held_once, released
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
 from feddep.privacy.events import Event
@@ -50,8 +48,8 @@ class PrototypeExchange(Phase[Silo, LearningSpec]):
     def answer(self, request: Request, state: State, silo: Silo) -> tuple[Reply, State]:
         """Releases cluster means of the embeddings, or receives the others'."""
         if request.step == "receive":
-            copies = {name: np.array(a) for name, a in group(request.arrays, "foreign").items()}
-            return Reply(request.client), {**state, **grouped("foreign", copies)}
+            foreign = {name: held_once(a) for name, a in group(request.arrays, "foreign").items()}
+            return Reply(request.client), {**state, **grouped("foreign", foreign)}
         state = with_prototypes(silo, state)
         found = Prototypes(state["prototypes"], state["cluster"])
         return Reply(request.client, {"prototypes": released(found, silo.spec.embedding)}), state

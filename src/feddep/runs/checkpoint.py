@@ -48,7 +48,7 @@ def save(folder: Path, header: Mapping[str, Any], arrays: Arrays) -> None:
     with drafted(folder / NAME, aside=folder / BEFORE) as file:
         file.write(_MARK + bytes(_HASH_BYTES))
         digest = hashlib.sha256()
-        for part in packed_parts({**header, "spec": text}, arrays):
+        for part in packed_parts({**header, "spec": text}, arrays, once=True):
             digest.update(part)
             file.write(part)
         file.seek(len(_MARK))
@@ -101,7 +101,7 @@ def _read(file: Path, spec: Path) -> Checkpoint:
         content = memoryview(data)[start:]
         if hashlib.sha256(content).digest() != data[len(_MARK) : start]:
             raise DataError("its content does not have the SHA-256 that it was written with")
-        header, arrays = unpack(content)
+        header, arrays = unpack(content, once=True)
         text = str(header.pop("spec"))
     except (DataError, LookupError) as error:
         raise DataError(f"{file} is damaged: {error}") from None

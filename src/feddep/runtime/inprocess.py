@@ -10,7 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -35,6 +35,7 @@ from feddep.runtime.worker import pack_requests, unpack_answer, unpack_replies
 from feddep.scenario.build import client_graphs
 
 _LOOK_SECONDS = 5.0
+_AT_ONCE = 32  # clients of a worker in one message, which is in memory twice on its way
 
 log = logging.getLogger(__name__)
 
@@ -105,15 +106,20 @@ class InProcess:
         """Delivers the requests to the clients' workers; the replies have the same order."""
         if not self._workers:
             return self._local.handle(requests)
-        asked = [w for w in self._workers if any(r.client in w.clients for r in requests)]
-        for worker in asked:
-            worker.send(pack_requests([r for r in requests if r.client in worker.clients]))
-        # Receive all answers first: an error in one must not leave another unread.
-        answers = [worker.receive() for worker in asked]
+        owners = {client: n for n, w in enumerate(self._workers) for client in w.clients}
+        shares: list[list[Request]] = [[] for _ in self._workers]
+        for request in requests:
+            shares[owners[request.client]].append(request)
         by_client: dict[int, list[Reply]] = {}
-        for answer in answers:
-            for reply in unpack_replies(answer):
-                by_client.setdefault(reply.client, []).append(reply)
+        for first in range(0, max(map(len, shares), default=0), _AT_ONCE):
+            some = [share[first : first + _AT_ONCE] for share in shares]
+            asked = [(w, own) for w, own in zip(self._workers, some, strict=True) if own]
+            for worker, own in asked:
+                worker.send(pack_requests(own))
+            # Receive all answers first: an error in one must not leave another unread.
+            for answer in [worker.receive() for worker, _ in asked]:
+                for reply in unpack_replies(answer):
+                    by_client.setdefault(reply.client, []).append(reply)
         return [by_client[request.client].pop(0) for request in requests]
 
     def states(self) -> list[State]:
@@ -122,9 +128,10 @@ class InProcess:
             return [self._local.states[client] for client in range(self.clients)]
         found: dict[int, State] = {}
         for worker in self._workers:
-            worker.send(pack({"call": "states"}, {}))
-            _, arrays = unpack_answer(worker.receive())
-            found |= {client: group(arrays, str(client)) for client in worker.clients}
+            for clients in _portions(worker.clients):
+                worker.send(pack({"call": "states", "clients": clients}, {}))
+                _, arrays = unpack_answer(worker.receive())
+                found |= {client: group(arrays, str(client)) for client in clients}
         return [found[client] for client in range(self.clients)]
 
     def keep(self) -> None:
@@ -140,9 +147,10 @@ class InProcess:
         """What the clients kept last, in the clients' order; nothing if they never did."""
         found: dict[int, State] = dict(self._local.kept)
         for worker in self._workers:
-            worker.send(pack({"call": "kept"}, {}))
-            header, arrays = unpack_answer(worker.receive())
-            found |= {client: group(arrays, str(client)) for client in header["clients"]}
+            for clients in _portions(worker.clients):
+                worker.send(pack({"call": "kept", "clients": clients}, {}))
+                header, arrays = unpack_answer(worker.receive())
+                found |= {client: group(arrays, str(client)) for client in header["clients"]}
         return [found[client] for client in sorted(found)]
 
     def restore(self, states: Sequence[State], kept: Sequence[State] = ()) -> None:
@@ -151,14 +159,15 @@ class InProcess:
             self._local.states = dict(enumerate(states))
             self._local.kept = dict(enumerate(kept))
         for worker in self._workers:
-            arrays: dict[str, Any] = {}
-            for client in worker.clients:
-                arrays |= grouped(str(client), states[client])
-                if kept:
-                    arrays |= grouped(f"kept-{client}", kept[client])
-            call = {"call": "restore", "kept": worker.clients if kept else []}
-            worker.send(pack(call, arrays))
-            unpack_answer(worker.receive())
+            for clients in _portions(worker.clients):
+                arrays: dict[str, Any] = {}
+                for client in clients:
+                    arrays |= grouped(str(client), states[client])
+                    if kept:
+                        arrays |= grouped(f"kept-{client}", kept[client])
+                call = {"call": "restore", "clients": clients, "kept": clients if kept else []}
+                worker.send(pack(call, arrays, once=True))
+                unpack_answer(worker.receive())
 
     def measure(self, classifier: Arrays | None) -> "Future[list[Scores]]":
         """Scores a classifier, or each client's own, on the whole graph; of silos there is none.
@@ -225,6 +234,11 @@ class InProcess:
             self._workers.append(worker)
         self._measuring = ThreadPoolExecutor(1)
         self._cleanup.callback(self._measuring.shutdown, cancel_futures=True)
+
+
+def _portions(clients: Sequence[int]) -> Iterator[Sequence[int]]:
+    for first in range(0, len(clients), _AT_ONCE):
+        yield clients[first : first + _AT_ONCE]
 
 
 class _Worker:

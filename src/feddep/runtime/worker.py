@@ -47,7 +47,7 @@ def serve(connection: "Connection[Any, Any]") -> None:
         return
     connection.send_bytes(pack({}, {}))
     while True:
-        header, arrays = unpack(connection.recv_bytes())
+        header, arrays = unpack(connection.recv_bytes(), once=True)
         try:
             answer = _ANSWERS[header["call"]](pool, header, arrays)
         except errors.FeddepError as error:
@@ -87,7 +87,7 @@ def pack_requests(requests: Sequence[Request]) -> bytes:
         number = shared.setdefault(id(request.arrays), len(shared))
         arrays |= grouped(str(number), request.arrays)
         rows.append([request.client, request.phase, request.step, request.round, number])
-    return pack({"call": "handle", "requests": rows}, arrays)
+    return pack({"call": "handle", "requests": rows}, arrays, once=True)
 
 
 def unpack_replies(data: bytes) -> list[Reply]:
@@ -101,7 +101,7 @@ def unpack_replies(data: bytes) -> list[Reply]:
 
 def unpack_answer(data: bytes) -> tuple[dict[str, Any], Arrays]:
     """Unpacks a worker's answer; raises an error that the worker reports."""
-    header, arrays = unpack(data)
+    header, arrays = unpack(data, once=True)
     if "error" in header:
         raise getattr(errors, header["error"])(header["message"])
     return header, arrays
@@ -124,9 +124,9 @@ def handle(pool: ClientPool, header: Mapping[str, Any], arrays: Arrays) -> bytes
 
 def _states(pool: ClientPool, header: Mapping[str, Any], arrays: Arrays) -> bytes:
     packed: dict[str, Any] = {}
-    for client, state in pool.states.items():
-        packed |= grouped(str(client), state)
-    return pack({}, packed)
+    for client in header["clients"]:
+        packed |= grouped(str(client), pool.states[client])
+    return pack({}, packed, once=True)
 
 
 def _keep(pool: ClientPool, header: Mapping[str, Any], arrays: Arrays) -> bytes:
@@ -136,15 +136,17 @@ def _keep(pool: ClientPool, header: Mapping[str, Any], arrays: Arrays) -> bytes:
 
 def _kept(pool: ClientPool, header: Mapping[str, Any], arrays: Arrays) -> bytes:
     packed: dict[str, Any] = {}
-    for client, state in pool.kept.items():
-        packed |= grouped(str(client), state)
-    return pack({"clients": list(pool.kept)}, packed)
+    clients = [client for client in header["clients"] if client in pool.kept]
+    for client in clients:
+        packed |= grouped(str(client), pool.kept[client])
+    return pack({"clients": clients}, packed, once=True)
 
 
 def _restore(pool: ClientPool, header: Mapping[str, Any], arrays: Arrays) -> bytes:
-    for client in pool.states:
+    for client in header["clients"]:
         pool.states[client] = group(arrays, str(client))
-    pool.kept = {client: group(arrays, f"kept-{client}") for client in header["kept"]}
+        pool.kept.pop(client, None)
+    pool.kept |= {client: group(arrays, f"kept-{client}") for client in header["kept"]}
     return pack({}, {})
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from feddep.deployment.operations import (
     boundary_checks,
     checks,
+    file_checks,
     link_keys,
     probes,
     server_checks,
@@ -59,6 +60,7 @@ def _of_silo(config: SiloConfig) -> Iterator[_Step]:
     yield "link keys", lambda: link_keys.check(config)
     secret = [path for path in (config.key, config.link_key, config.state) if path]
     yield "secret files", lambda: checks.secrecy(secret)
+    yield "safe files", lambda: file_checks.safe_files(config)
     yield "separation", lambda: boundary_checks.separation(config)
     yield "sandbox", boundary_checks.sandbox
     yield "disk", lambda: checks.disk(config.state)

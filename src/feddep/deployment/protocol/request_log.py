@@ -61,7 +61,7 @@ class RequestLog:
     def _read(self, place: str, client: int) -> Request:
         file = self._folder / f"{place}.bin"
         try:
-            header, arrays = unpack(unsealed(plain_bytes(file, _MOST_BYTES)))
+            header, arrays = unpack(unsealed(plain_bytes(file, _MOST_BYTES)), once=True)
             for who, phase, step, round_, number in header["requests"]:
                 if who == client:
                     return Request(client, phase, step, round_, group(arrays, str(number)))
