@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks import dp_sgd, links, phases, response, rounds, scale
+from benchmarks import big_silo, dp_sgd, links, phases, response, rounds, scale, selection
 
 ALL = {
     "rounds": rounds,
@@ -13,6 +13,8 @@ ALL = {
     "scale": scale,
     "response": response,
     "links": links,
+    "big_silo": big_silo,
+    "selection": selection,
 }
 
 
