@@ -4,7 +4,17 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks import dp_sgd, links, many_clients, phases, response, rounds, scale
+from benchmarks import (
+    big_silo,
+    dp_sgd,
+    links,
+    many_clients,
+    phases,
+    response,
+    rounds,
+    scale,
+    selection,
+)
 
 ALL = {
     "rounds": rounds,
@@ -14,6 +24,8 @@ ALL = {
     "many_clients": many_clients,
     "response": response,
     "links": links,
+    "big_silo": big_silo,
+    "selection": selection,
 }
 
 

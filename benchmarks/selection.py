@@ -20,8 +20,8 @@ from feddep.runs import pipeline
 from feddep.runs.execute import execute
 from feddep.runtime.inprocess import InProcess
 
-METHODS, SEEDS, ROUNDS = ("local", "fedavg", "feddep"), range(5), 60
-RATE, BANKS, ACCOUNTS = 0.02, 3, 10_000
+METHODS, SEEDS, ROUNDS = ("local", "fedavg", "feddep"), range(5), 30
+RATE, BANKS, ACCOUNTS = 0.02, 2, 6000
 _AVERAGE_PRECISION = "test_average_precision"
 
 

@@ -153,3 +153,11 @@ def test_silos_draw_their_own_splits():
 def test_what_is_no_silo_is_refused(sources, told):
     with pytest.raises(InputError, match=told):
         open_silos(sources)
+
+
+def test_a_result_in_memory_predicts_for_tables(banks):
+    result = feddep.run("fedavg", feddep.shards(banks), settings=SETTINGS, workers=1)
+    found = result.predict_table(banks[1])
+    assert found.silo == 1
+    expected = result.predict(open_silos(banks)[1], client=1)
+    assert np.array_equal(found.probabilities, expected)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from feddep.graph.silos import Silos
 from feddep.reports.formatting import accuracy, footnotes, markdown_table, marked, size
 from feddep.runs.files import Record
 
@@ -50,9 +51,12 @@ def run_summary(record: Record) -> list[tuple[str, str]]:
     """The summary of one run, as names and texts."""
     scores: dict[str, Any] = record["scores"]
     traffic: dict[str, Any] = record["traffic"]
-    return [
+    whole = [
         ("test accuracy, whole graph", accuracy(scores["global"]["test"])),
         ("  at the last round", accuracy(scores["global"]["test_last"])),
+    ]
+    return [
+        *([] if scores["global"]["test"] is None and record["dataset"] == Silos.name else whole),
         ("test accuracy, own silo", accuracy(scores["silo"]["test"])),
         ("validation accuracy, own silo", accuracy(scores["silo"]["val"])),
         *_fitting(record),

@@ -16,13 +16,16 @@ from feddep.tables.silo_data import names_of
 _FOUND_ANEW = ("nodes", "edges", "label", "split", "case", "since", "split_by")
 
 
-def read_data(folder: Path, run: Path | None, silo: int | None) -> Graph:
+def read_data(
+    folder: Path, run: Path | None, silo: int | None, encoder: Encoder | None = None
+) -> Graph:
     """The graph in a folder.
 
     Args:
         folder: a graph folder, or a folder of tables.
         run: the run's folder, which keeps how each silo's tables were encoded.
         silo: whose tables they are.
+        encoder: how the run encoded the silo's tables, if that is known already.
 
     Raises:
         InputError: it holds neither, or the run kept no encoder; it says what to do.
@@ -34,7 +37,7 @@ def read_data(folder: Path, run: Path | None, silo: int | None) -> Graph:
             f"{folder} holds neither a graph (manifest.json) nor tables such as nodes.csv and "
             "edges.csv; see docs/own_data.md"
         )
-    encoder = Encoder.read(_encoder_file(folder, run, silo))
+    encoder = encoder or Encoder.read(_encoder_file(folder, run, silo))
     known = {field.name for field in fields(TableSettings)} - set(_FOUND_ANEW)
     flags = {name: value for name, value in encoder.settings.items() if name in known and value}
     return encoder.encode(open_tables(folder, **flags)).graph

@@ -25,6 +25,7 @@ from feddep.runs.prediction import mended_for
 from feddep.runs.predictions import Predictions, class_names
 from feddep.scenario.build import with_fewer_columns
 from feddep.scenario.spec import RunSpec
+from feddep.tables.encoder import Encoder
 
 VIEWS = ("global", "silo")
 
@@ -246,7 +247,7 @@ class Result:
         if number is None and not isinstance(data, Graph):
             name = Path(data).resolve().name
             number = names.index(name) if name in names and not name.isdigit() else None
-        graph = data if isinstance(data, Graph) else read_data(Path(data), self.folder, number)
+        graph = data if isinstance(data, Graph) else self._data_in(Path(data), number)
         check_graph(graph)
         if number is None:
             number = self._owner_of(graph)
@@ -262,6 +263,12 @@ class Result:
             None if threshold is None else (self._positive_in(graph), threshold),
             number,
         )
+
+    def _data_in(self, folder: Path, silo: int | None) -> Graph:
+        """The graph in a folder; tables are encoded as the silo's were."""
+        part = None if silo is None else self.clients.get(silo)
+        encoder = part.encoder if part and isinstance(part.encoder, Encoder) else None
+        return read_data(folder, self.folder, silo, encoder)
 
     def export(self, file: str | Path, silo: str | int | None = None) -> Path:
         """Writes the classifier as an ONNX file, for programs without this library.
