@@ -139,14 +139,14 @@ class TestCells:
         assert LinksSpec(code="features", refreshes=3).exchanges(50) == [25]
 
     def test_answers_are_the_cells_as_often_as_the_mechanism_keeps_them(self):
-        own = silo(links=LinksSpec(code="features", epsilon=2.0, cells=4))
+        own = silo(links=LinksSpec(code="features", epsilon=2.0, planes=2))
         truth = cells_of(own.graph.features, 4)
         right = int((answers(own)[:, 0] == truth).sum())
         keep = np.exp(2.0) / (np.exp(2.0) + 3)
         assert stats.binomtest(right, NODES, keep).pvalue > 1e-6
 
     def test_a_counterparty_looks_like_the_own_nodes_of_its_cell(self):
-        own = silo(links=LinksSpec(code="features", cells=64))
+        own = silo(links=LinksSpec(code="features", planes=6))
         groups = cells_of(own.graph.features, 64)
         cell = int(groups[0])
         believed = np.zeros((1, 64))

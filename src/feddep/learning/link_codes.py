@@ -36,7 +36,8 @@ class LinksSpec:
             ``scores``, the predicted class and how sure the classifier is of it; ``both``,
             ``confirmed`` and ``scores`` apart, each with half of ε; ``features``, the cell of the
             node's features (:func:`cells_of`), which no classifier changes.
-        cells: how many cells ``features`` distinguishes.
+        planes: how many planes divide the space of features; there are 2 to the power of that
+            many cells.
         levels: how many steps of confidence ``scores`` distinguishes.
         round: before which round of training answers are given; a run of fewer than twice as many
             rounds exchanges them halfway.
@@ -50,7 +51,7 @@ class LinksSpec:
     epsilon: Annotated[float, Gt(0)] = 4.0
     noise: Literal["randomised-response", "none"] = "randomised-response"
     code: Literal["labels", "confirmed", "scores", "both", "features"] = "labels"
-    cells: Literal[4, 8, 16, 32, 64] = 16
+    planes: Annotated[int, Ge(1), Le(8)] = 4
     levels: Annotated[int, Ge(1), Le(16)] = 4
     round: Annotated[int, Ge(0)] = 25
     refreshes: Annotated[int, Ge(1)] = 1
@@ -75,7 +76,7 @@ class LinksSpec:
             "confirmed": f"the confirmed class {about}",
             "scores": f"what the classifier predicts {about}",
             "both": f"the confirmed class {about}, and what the classifier predicts",
-            "features": f"in which of {self.cells} cells the features lie {about}",
+            "features": f"in which of {2**self.planes} cells the features lie {about}",
         }[self.code]
 
     def parts(self, classes: int) -> "tuple[CodePart, ...]":
@@ -86,7 +87,7 @@ class LinksSpec:
             "confirmed": (CodePart("confirmed", classes + 1),),
             "scores": (scores,),
             "both": (CodePart("confirmed", classes + 1), scores),
-            "features": (CodePart("features", self.cells),),
+            "features": (CodePart("features", 2**self.planes),),
         }[self.code]
 
     def columns(self, classes: int) -> int:
