@@ -74,6 +74,13 @@ def test_another_classifier_that_predicts_the_same_is_answered_with_noise_of_its
     assert guessed.mean() == pytest.approx(kept(2.0, CLASSES), abs=0.04)
 
 
+def test_another_epsilon_is_another_question():
+    """So that only a budget over all runs ends what a server learns by asking at many of them."""
+    first, other = (answers(silo(links=LinksSpec(epsilon=e))) for e in (2.0, 2.0001))
+    same = int((first == other)[EVERY_OTHER].sum())
+    assert stats.binomtest(same, int(EVERY_OTHER.sum()), kept(2.0, CLASSES)).pvalue > 1e-6
+
+
 @pytest.mark.parametrize("secret", [7, None])
 def test_releases_of_one_run_have_noise_of_their_own_confirmed_or_not(secret):
     links = LinksSpec(epsilon=4.0, refreshes=2)
