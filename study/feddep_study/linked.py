@@ -16,6 +16,7 @@ from feddep_study.source import Place, Source
 from feddep_study.statistics.paired import CONFIDENCE, REFERENCE, Difference
 
 LINKED = "feddep-linked"
+_CODES = (LINKED, "linked-nodes", "linked-cells")
 _NOTE = (
     "Test accuracy on silos' own nodes: of FedAvg the mean ± standard deviation over seeds, of the "
     f"others the difference from it in points, paired by seed, with its {CONFIDENCE:.0%} Student-t "
@@ -30,7 +31,7 @@ class Way:
 
     Attributes:
         method: which.
-        epsilon: ε of what `feddep-linked` tells, ∞ without noise; None for other methods.
+        epsilon: ε of the codes that it tells, ∞ without noise; None if it tells none.
     """
 
     method: str
@@ -101,7 +102,7 @@ class Linked:
 
 def _place(spec: RunSpec) -> Place:
     epsilon = None
-    if spec.method == LINKED:
+    if spec.method in _CODES:
         epsilon = math.inf if spec.links.noise == "none" else spec.links.epsilon
     made = Setting(spec.dataset, spec.partition.kind, spec.partition.clients, spec.split.train)
     return made, Way(spec.method, epsilon)

@@ -2,14 +2,17 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
+from scipy import stats
 
+from agreement import assert_agree
 from feddep.algorithms.linked import METHOD
 from feddep.errors import InputError
 from feddep.federation.messages import Request, grouped
 from feddep.graph.graph import Graph, Part
-from feddep.learning.link_codes import LinksSpec
-from feddep.learning.link_mending import Codes, beliefs, remembered
+from feddep.learning.link_codes import LinksSpec, cells_of
+from feddep.learning.link_mending import Codes, beliefs, remembered, typical_features
 from feddep.learning.link_rows import Counterparties
 from feddep.learning.mending import Mended
 from feddep.learning.silo import Secret, open_silo
@@ -71,6 +74,13 @@ def test_another_classifier_that_predicts_the_same_is_answered_with_noise_of_its
     assert guessed.mean() == pytest.approx(kept(2.0, CLASSES), abs=0.04)
 
 
+def test_another_epsilon_is_another_question():
+    """So that only a budget over all runs ends what a server learns by asking at many of them."""
+    first, other = (answers(silo(links=LinksSpec(epsilon=e))) for e in (2.0, 2.0001))
+    same = int((first == other)[EVERY_OTHER].sum())
+    assert stats.binomtest(same, int(EVERY_OTHER.sum()), kept(2.0, CLASSES)).pvalue > 1e-6
+
+
 @pytest.mark.parametrize("secret", [7, None])
 def test_releases_of_one_run_have_noise_of_their_own_confirmed_or_not(secret):
     links = LinksSpec(epsilon=4.0, refreshes=2)
@@ -109,3 +119,51 @@ def test_a_server_that_asks_before_another_round_than_agreed_is_refused():
     weights = grouped("classifier", to_arrays(own.classifier()))
     with pytest.raises(InputError, match="before the rounds 4, 6, not before round 5"):
         phase.answer(Request(0, phase.name, "answer", 5, weights), {}, own)
+
+
+class TestCells:
+    def test_a_cell_follows_from_the_features_alone_sparse_or_dense(self):
+        rows = np.random.default_rng(0).normal(size=(300, 9)).astype(np.float32)
+        found = cells_of(rows, 16)
+        np.testing.assert_array_equal(found, cells_of(sp.csr_array(rows), 16))
+        np.testing.assert_array_equal(found, cells_of(rows * np.float32(3), 16))
+        assert set(found.tolist()) == set(range(16))
+        np.testing.assert_array_equal(15 - found, cells_of(-rows, 16))  # the other side of each
+
+    def test_near_rows_share_more_cells_than_far_ones(self):
+        rng = np.random.default_rng(0)
+        rows = rng.normal(size=(2000, 30))
+        near = rows + 0.2 * rng.normal(size=rows.shape)
+        others = (near, rows[::-1])
+        shared = [np.mean(cells_of(rows, 64) == cells_of(other, 64)) for other in others]
+        assert shared[0] > 0.5 > 0.1 > shared[1]
+
+    def test_they_are_answered_alike_in_every_run_under_every_classifier(self):
+        links = LinksSpec(code="features", epsilon=1.0)
+        first = answers(silo("one", links=links))
+        np.testing.assert_array_equal(first, answers(silo("two", links=links, seed=5), scale=0.5))
+        assert links.exchanges(50) == [25]
+        assert LinksSpec(code="features", refreshes=3).exchanges(50) == [25]
+
+    def test_answers_are_the_cells_as_often_as_the_mechanism_keeps_them(self):
+        own = silo(links=LinksSpec(code="features", epsilon=2.0, planes=2))
+        truth = cells_of(own.graph.features, 4)
+        right = int((answers(own)[:, 0] == truth).sum())
+        keep = np.exp(2.0) / (np.exp(2.0) + 3)
+        assert stats.binomtest(right, NODES, keep).pvalue > 1e-6
+
+    def test_a_counterparty_looks_like_the_own_nodes_of_its_cell(self):
+        own = silo(links=LinksSpec(code="features", planes=6))
+        groups = cells_of(own.graph.features, 64)
+        cell = int(groups[0])
+        believed = np.zeros((1, 64))
+        believed[0, cell] = 1.0
+        (shown,) = typical_features(own, believed)
+        there = own.graph.features[groups == cell]
+        wanted = (there.sum(axis=0) + own.graph.features.mean(axis=0)) / (len(there) + 1)
+        assert_agree(shown, wanted, terms=2 * NODES)
+
+    def test_an_owner_allows_them_as_features_at_a_price(self):
+        spec = LinksSpec(code="features", epsilon=2.0)
+        assert spec.shows == "everything"
+        assert "in which of 16 cells the features lie" in spec.in_words

@@ -35,6 +35,14 @@ NODES = replace(
     fusion="none",
 )
 
+CELLS = replace(
+    NODES,
+    name="linked-cells",
+    summary="As linked-nodes; codes say in which of a few cells a counterparty's features lie.",
+    settings={"links.code": "features"},
+)
+"""A private version of ``linked-features``: ε for each node, and the same answer in every run."""
+
 FEATURES = replace(
     NODES,
     name="linked-features",
@@ -77,4 +85,4 @@ ORACLE = replace(
     fusion="all",
 )
 
-ALL = (METHOD, NODES, FEATURES, FEDGCN, FEDGRAPH, ORACLE)
+ALL = (METHOD, NODES, CELLS, FEATURES, FEDGCN, FEDGRAPH, ORACLE)

@@ -134,7 +134,7 @@ def _parts(learning: LearningSpec) -> Iterator[tuple[int, CodePart, float | None
     """The codes that tell a confirmed class: place, code and ε."""
     links = learning.links
     for place, part in enumerate(links.parts(learning.classes)):
-        if part.kind != "scores":
+        if part.kind in ("labels", "confirmed"):
             yield place, part, links.epsilon_of(part)
 
 

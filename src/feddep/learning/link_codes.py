@@ -12,7 +12,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from annotated_types import Ge, Gt, Le
 
+from feddep.graph.graph import Features
 from feddep.privacy.permanent_response import response_matrix
+from feddep.seeding import Seeds
 
 Floats = npt.NDArray[np.float64]
 Longs = npt.NDArray[np.int64]
@@ -32,7 +34,10 @@ class LinksSpec:
         code: ``labels``, the confirmed class of a training node and the predicted class of any
             other; ``confirmed``, the class of a training node and "unknown" of any other;
             ``scores``, the predicted class and how sure the classifier is of it; ``both``,
-            ``confirmed`` and ``scores`` apart, each with half of ε.
+            ``confirmed`` and ``scores`` apart, each with half of ε; ``features``, the cell of the
+            node's features (:func:`cells_of`), which no classifier changes.
+        planes: how many planes divide the space of features; there are 2 to the power of that
+            many cells.
         levels: how many steps of confidence ``scores`` distinguishes.
         round: before which round of training answers are given; a run of fewer than twice as many
             rounds exchanges them halfway.
@@ -45,7 +50,8 @@ class LinksSpec:
 
     epsilon: Annotated[float, Gt(0)] = 4.0
     noise: Literal["randomised-response", "none"] = "randomised-response"
-    code: Literal["labels", "confirmed", "scores", "both"] = "labels"
+    code: Literal["labels", "confirmed", "scores", "both", "features"] = "labels"
+    planes: Annotated[int, Ge(1), Le(8)] = 4
     levels: Annotated[int, Ge(1), Le(16)] = 4
     round: Annotated[int, Ge(0)] = 25
     refreshes: Annotated[int, Ge(1)] = 1
@@ -53,8 +59,10 @@ class LinksSpec:
     one_sided: bool = False
 
     @property
-    def shows(self) -> Literal["labels", "scores", "labels and scores"]:
+    def shows(self) -> Literal["labels", "scores", "labels and scores", "everything"]:
         """What a silo has to consent to."""
+        if self.code == "features":
+            return "everything"
         if self.code == "confirmed":
             return "labels"
         return "scores" if self.code == "scores" else "labels and scores"
@@ -68,6 +76,7 @@ class LinksSpec:
             "confirmed": f"the confirmed class {about}",
             "scores": f"what the classifier predicts {about}",
             "both": f"the confirmed class {about}, and what the classifier predicts",
+            "features": f"in which of {2**self.planes} cells the features lie {about}",
         }[self.code]
 
     def parts(self, classes: int) -> "tuple[CodePart, ...]":
@@ -78,6 +87,7 @@ class LinksSpec:
             "confirmed": (CodePart("confirmed", classes + 1),),
             "scores": (scores,),
             "both": (CodePart("confirmed", classes + 1), scores),
+            "features": (CodePart("features", 2**self.planes),),
         }[self.code]
 
     def columns(self, classes: int) -> int:
@@ -87,7 +97,7 @@ class LinksSpec:
 
     def releases_of(self, part: "CodePart") -> int:
         """How often a code is sent in a run; what does not change is sent once."""
-        return 1 if part.kind == "confirmed" else self.refreshes
+        return 1 if part.is_lasting else self.refreshes
 
     def epsilon_of(self, part: "CodePart") -> float | None:
         """ε of one release of a code; None without noise."""
@@ -99,7 +109,7 @@ class LinksSpec:
     def exchanges(self, rounds: int) -> list[int]:
         """The rounds of training before which answers are given."""
         first = min(self.round, rounds // 2)
-        times = 1 if self.code == "confirmed" else self.refreshes
+        times = 1 if self.code in ("confirmed", "features") else self.refreshes
         return sorted({first + (rounds - first) * time // times for time in range(times)})
 
 
@@ -112,14 +122,35 @@ class CodePart:
         values: k, how many values it has.
     """
 
-    kind: Literal["labels", "confirmed", "scores"]
+    kind: Literal["labels", "confirmed", "scores", "features"]
     values: int
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether no classifier changes it, so that it is answered alike every time."""
+        return self.kind in ("confirmed", "features")
+
+
+def cells_of(features: Features, cells: int) -> Longs:
+    """``(n,)`` on which side of some planes through 0 the features lie, as a number below cells.
+
+    The planes are random and the same for everybody, whatever the run; so the cell of a node is
+    always the same (random hyperplanes, Charikar 2002).
+    """
+    bits = cells.bit_length() - 1
+    planes = (
+        Seeds(0)
+        .stream("links", "cells", features.shape[1])
+        .choice([-1.0, 1.0], (features.shape[1], bits))
+    )
+    above = np.asarray(features @ planes) > 0
+    return np.asarray(above @ (1 << np.arange(bits)))
 
 
 def code_of(
     part: CodePart, labels: Longs, confirmed: npt.NDArray[np.bool_], probabilities: Floats
 ) -> Longs:
-    """The true values of a code, ``(n,)``.
+    """The true values of a code that tells classes, ``(n,)``.
 
     Args:
         part: which code.
@@ -140,6 +171,8 @@ def code_of(
 
 def prior_of(part: CodePart, class_counts: Longs) -> Floats:
     """What is expected of a code before any is seen, from the receiver's own training nodes."""
+    if part.kind == "features":  # about other silos' cells it knows nothing
+        return np.full(part.values, 1 / part.values)
     shares = (class_counts + 1.0) / (class_counts.sum() + len(class_counts))
     if part.kind == "labels":
         return np.asarray(shares)

@@ -18,6 +18,7 @@ from feddep.learning.evaluation import predict
 from feddep.learning.expansion import features_to
 from feddep.learning.link_codes import (
     CodePart,
+    cells_of,
     code_of,
     columns_of,
     likelihoods,
@@ -113,10 +114,13 @@ class Codes:
         probabilities = torch.softmax(scores[: graph.nodes].double(), dim=1).cpu().numpy()
         answers = []
         for part in spec.parts(silo.spec.classes):
-            code = code_of(part, graph.labels, confirmed, probabilities)
+            if part.kind == "features":
+                code = cells_of(graph.features, part.values)
+            else:
+                code = code_of(part, graph.labels, confirmed, probabilities)
             epsilon = spec.epsilon_of(part)
             if epsilon is not None:
-                lasting = confirmed | np.array(part.kind == "confirmed")
+                lasting = confirmed & np.array(part.kind == "labels") | part.is_lasting
                 code = _responses(silo, part, epsilon, code, lasting, model, release)
             answers.append(code)
         return np.stack(answers, axis=1).astype(self.dtype)
@@ -134,7 +138,8 @@ class CodesAsNodes(Codes):
     """Counterparties as ordinary nodes of the graph, each with the features of a typical node.
 
     The features are the mean over the receiver's own training nodes of the classes that the
-    counterparty may have, weighted by how likely these are, and cut to the strongest columns.
+    counterparty may have (or over all its own nodes in the cells where that may lie), weighted by
+    how likely these are, and cut to the strongest columns.
     """
 
     def heard(self, found: Counterparties, silo: Silo, memory: Memory) -> Memory:
@@ -185,7 +190,8 @@ class HeardColumns(KnownNeighbours):
     ) -> tuple[Mended, Memory]:
         """See :class:`~feddep.learning.mending.Mender`."""
         mended, spec = self.recall(silo, memory), silo.spec.links
-        if not spec.masked or f"{_SAID}links" not in memory or spec.code == "scores":
+        no_labels = spec.code in ("scores", "features")
+        if not spec.masked or f"{_SAID}links" not in memory or no_labels:
             return mended, memory
         rng, nodes = silo.seeds.child("links", round).stream("masked"), silo.graph.nodes
         own, rows, answered = beliefs_by_link(silo, memory)
@@ -206,13 +212,13 @@ def _responses(
 ) -> Longs:
     """The answers of one release; ``lasting`` marks the nodes whose code no classifier changes."""
     question: list[str | int] = ["links", part.kind, part.values, repr(epsilon)]
-    if part.kind != "confirmed" and release:
+    if release and not part.is_lasting:
         question += ["release", release]
     ids, key = silo.graph.node_ids, silo.lasting_key(*question)
     answers = permanent_response(code, ids, part.values, epsilon, key)
     if silo.lasting is None:  # a simulation: the seed tells its noise anyway
         return answers
-    anew = ~lasting if part.kind != "scores" else np.ones(len(code), bool)
+    anew = ~lasting
     asked = hashlib.sha256()
     for name, weights in sorted(to_arrays(model).items()):
         asked.update(f"{name} {weights.shape}".encode() + np.ascontiguousarray(weights).tobytes())
@@ -250,7 +256,7 @@ def remembered(found: Counterparties, memory: Memory, silo: Silo) -> Memory:
     rows = np.where(found.answered[:, None], np.hstack(said), 0.0)
     before = memory.get(f"{_SAID}likelihoods")
     if before is not None and len(before) == len(rows):
-        same = np.concatenate([np.full(part.values, part.kind == "confirmed") for part in parts])
+        same = np.concatenate([np.full(part.values, part.is_lasting) for part in parts])
         known = np.where((before > 0) & ~same, before, 1.0)
         rows = np.where(rows.any(axis=1, keepdims=True), rows * known, before)
     new = {
@@ -288,15 +294,19 @@ def beliefs_by_link(silo: Silo, memory: Memory) -> tuple[Longs, Floats, Bools]:
 
 
 def typical_features(silo: Silo, believed: Floats) -> Features:
-    """``(k, d)`` features of nodes of which only the class is known, and not for sure."""
-    graph, counts = silo.graph, _class_counts(silo)[:, None]
-    nodes = graph.members(Part.TRAIN)
-    place = (graph.labels[nodes], nodes)
-    member = sp.csr_array((np.ones(len(nodes)), place), shape=(len(counts), graph.nodes))
+    """``(k, d)`` features of nodes of which only the class or cell is known, and not for sure."""
+    graph, part = silo.graph, silo.spec.links.parts(silo.spec.classes)[0]
+    if part.kind == "features":
+        nodes, weights = np.arange(graph.nodes), believed[:, : part.values]
+        groups = cells_of(graph.features, part.values)
+    else:
+        nodes, weights = graph.members(Part.TRAIN), class_shares(silo, believed)
+        groups = graph.labels[nodes]
+    counts = np.bincount(groups, minlength=weights.shape[1])[:, None]
+    member = sp.csr_array((np.ones(len(nodes)), (groups, nodes)), shape=(len(counts), graph.nodes))
     total = member @ graph.features
     sums = total.toarray() if sp.issparse(total) else np.asarray(total)
     means = (sums + sums.sum(axis=0) / max(1, counts.sum())) / (counts + 1)
-    weights = class_shares(silo, believed)
     if isinstance(graph.features, np.ndarray):
         return np.asarray((weights @ means).astype(np.float32))
     if means.shape[1] > _TYPICAL:

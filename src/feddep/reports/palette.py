@@ -54,6 +54,7 @@ _METHODS = {
     "oracle": Style("#9b3f97", "diamond", "6 3"),
     "feddep-linked": Style("#a3170f", "up"),
     "linked-nodes": Style("#c2413a", "square"),
+    "linked-cells": Style("#8c5a2b", "diamond", "5 2"),
     "linked-features": Style("#6b4226", "down"),
     "fedgcn": Style("#3f7d20", "bar"),
     "fedgraph-linked": Style("#1d6f8a", "down", "5 2"),

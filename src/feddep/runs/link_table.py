@@ -107,6 +107,8 @@ def _values(part: CodePart, classes: Sequence[str]) -> list[str]:
         return [
             f"score_{name}_{level + 1}of{levels}" for name in classes for level in range(levels)
         ]
+    if part.kind == "features":
+        return [f"cell_{number + 1}of{part.values}" for number in range(part.values)]
     unknown = ["unknown"] if part.kind == "confirmed" else []
     return [f"{part.kind}_{name}" for name in [*classes, *unknown]]
 

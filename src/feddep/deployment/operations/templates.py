@@ -108,6 +108,8 @@ highest_epsilon = "unbounded"
 # What silos at the other end of a link may be told of a node at this end: "scores" of the
 # classifier, "labels" (confirmed classes too) or "everything" (features too); the highest ε of the
 # noise on it in one run; and of all runs together. Without these lines no links are looked for.
+# Another ε is another question with noise of its own, so that a server which asks often learns
+# everything unless links_budget is set.
 # links = "labels"
 # links_epsilon = 4.0
 # links_budget = 8.0
