@@ -28,7 +28,7 @@ from feddep.deployment.operations.silo_socket import (
 from feddep.errors import FeddepError
 
 log = logging.getLogger("feddep")
-_MOST_PEERS = 4  # each may take the memory of one message
+_MOST_PEERS = 3  # each may take the memory of one message
 
 
 def main() -> None:
