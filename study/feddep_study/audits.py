@@ -16,7 +16,8 @@ NOTE = (
 )
 NONE_YET = "No audit is stored yet.\n"
 SHORT_HEADINGS = (
-    *("audit", "claimed ε", "ε at least", "by", "could be at least", "smallest p of the claim"),
+    *("audit", "of", "claimed ε", "ε at least", "by", "could be at least"),
+    "smallest p of the claim",
 )
 SHORT_NOTE = (
     "*ε at least*: the highest bound that an attack proved, with 95% confidence for each attack. "
@@ -42,6 +43,7 @@ def _strongest(found: Mapping[str, Any]) -> list[str]:
     by = max(attacks, key=lambda name: attacks[name]["bound"])
     tested = [one["p_claim"] for one in attacks.values() if one["p_claim"] is not None]
     return [
+        found["name"],
         _title(found),
         _claim(found),
         f"{attacks[by]['bound']:.2f}",

@@ -130,7 +130,7 @@ class Library(Mapping[str, Source]):
     def audits(self) -> list[dict[str, Any]]:
         """What the stored audits found, in the order of their files' names."""
         files = sorted((self._study / "audits").glob("*.json"))
-        return [json.loads(file.read_text()) for file in files]
+        return [{"name": file.stem, **json.loads(file.read_text())} for file in files]
 
     @property
     def impairment(self) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from feddep_study.audits import audits_in_short, audits_table
 from feddep_study.source import Library
 
 FOUND = {
+    "name": "0-leak",
     "title": "fedavg on cora, none, 1 runs",
     "planted_leak": True,
     "claim": {"epsilon": None},
@@ -39,8 +40,8 @@ def test_in_short_the_strongest_attack_and_the_smallest_p_stand_for_the_audit():
     }
     text = audits_in_short([FOUND, FOUND | {"attacks": attacks, "claim": {"epsilon": 1.0}}])
     title = "fedavg on cora, none, 1 runs, planted leak"
-    assert f"| {title} | none | 1.23 | sums | 2.50 | – |" in text
-    assert f"| {title} | 1 | 0.90 | flipped | 2.50 | 0.25 |" in text
+    assert f"| 0-leak | {title} | none | 1.23 | sums | 2.50 | – |" in text
+    assert f"| 0-leak | {title} | 1 | 0.90 | flipped | 2.50 | 0.25 |" in text
 
 
 def test_without_audits_it_says_so():
