@@ -46,13 +46,14 @@ def reproduce(
         if name not in known and name != "all":
             raise unknown("part of the study", name, [*known, "all"])
     wanted = list(known) if "all" in names else names
+    sweeps = sweeps_of(wanted, folder, quick=quick)  # a wrong declaration is told at once
     if "data" in wanted:
         _data_table(folder, quick=quick)
     if "impairment" in wanted:
         _impairment(folder, quick=quick)
     if "payments" in wanted:
         _payments(folder, quick=quick)
-    for name, declared in sweeps_of(wanted, folder, quick=quick).items():
+    for name, declared in sweeps.items():
         left = seconds_left(declared, at_once or cores())
         guess = "" if left is None else f", about {left / 60:.0f} minutes left"
         missing, cells = len(declared.missing()), len(declared.cells)
