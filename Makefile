@@ -58,7 +58,7 @@ demo: setup
 	rm -rf runs/demo
 	$(BIN)/feddep data make payments --banks 3 --accounts 6000 --out runs/demo/banks
 	$(BIN)/feddep check runs/demo/banks/bank-0
-	$(BIN)/feddep run --silos runs/demo/banks/bank-0 runs/demo/banks/bank-1 runs/demo/banks/bank-2 --method fedavg --rounds 30 --out runs/demo/run
+	$(BIN)/feddep run --silos runs/demo/banks/bank-0 runs/demo/banks/bank-1 runs/demo/banks/bank-2 --method feddep-linked --rounds 30 --out runs/demo/run
 	$(BIN)/feddep value runs/demo/run
 
 check: setup

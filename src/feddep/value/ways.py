@@ -188,13 +188,16 @@ def way_of(name: str, results: Sequence[Result], predictions: Sequence[Predictio
 
 
 def in_words(privacy: Mapping[str, Any]) -> str:
-    """What a run promises about a link inside a silo, in short."""
+    """What a run promises about a link inside a silo, and of what linked silos are told."""
     sound: Mapping[str, Any] = privacy.get("sound") or {}
     epsilon = sound.get("epsilon")
     if epsilon is None or not np.isfinite(epsilon):
-        return "no bound on what a link may reveal"
-    held = "" if sound.get("verdict", "holds") == "holds" else ", too large to promise anything"
-    return f"ε = {epsilon:.3g} for one link{held}"
+        words = "no bound on what a link may reveal"
+    else:
+        held = "" if sound.get("verdict", "holds") == "holds" else ", too large to promise anything"
+        words = f"ε = {epsilon:.3g} for one link{held}"
+    told = (privacy.get("links") or {}).get("epsilon")
+    return words if told is None else f"{words}; ε = {told:.3g} for what is told of one node"
 
 
 def _trained(name: str, first: Result, shards: Sequence[ClientData], folder: Path, how: How) -> Way:
