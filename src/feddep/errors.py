@@ -57,6 +57,8 @@ class ConsentError(FeddepError):
 class RuntimeFailureError(FeddepError):
     """A part of the run itself failed (a worker died, a message was not answered)."""
 
+    has_lines = True  # a silo's refusal quotes every line of its consent that forbids something
+
 
 class InterruptedRunError(FeddepError):
     """The run was stopped on request; its folder can be resumed."""
