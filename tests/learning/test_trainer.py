@@ -13,12 +13,14 @@ from agreement import assert_agree, assert_weights_agree, rounds_terms, training
 from feddep.errors import InputError
 from feddep.graph.graph import Graph, Part
 from feddep.graph.sampling import whole_graph
+from feddep.learning.evaluation import predict
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec, TrainingSpec
 from feddep.learning.trainer import descend, train
 from feddep.models.sage import ModelSpec
 from feddep.models.sgd import SageSgd
 from feddep.models.weights import to_arrays
+from feddep.privacy.spec import PrivacySpec
 from feddep.seeding import Seeds
 
 CPU = torch.device("cpu")
@@ -179,3 +181,35 @@ def test_dense_and_sparse_features_learn_the_same(silo):
 def test_divergence_is_an_error_that_says_what_to_do(silo):
     with pytest.raises(InputError, match=r"diverged at client 0.*lower training.learning_rate"):
         trained(with_training(silo, learning_rate=1e30), rounds=5)
+
+
+class TestClassWeights:
+    @pytest.mark.parametrize(("kind", "probability"), [("none", 1 / 3), ("balanced", 1 / 2)])
+    def test_a_rare_class_pulls_as_hard_as_the_others(self, kind, probability):
+        """Three nodes that look alike, and one of them is of class 1."""
+        graph = Graph.from_edges([], np.ones((3, 1)), [0, 0, 1], split=[Part.TRAIN] * 3)
+        spec = LearningSpec(
+            features=1,
+            classes=2,
+            model=ModelSpec(hidden=4, dropout=0),
+            training=TrainingSpec(class_weights=kind),
+        )
+        silo = Silo(0, graph, spec, CPU)
+        model = silo.classifier()
+        for round_ in range(200):
+            train(model, silo, Seeds(0).child(round_))
+        found = torch.softmax(predict(model, graph, silo.table), dim=1)[:, 1]
+        assert found.tolist() == pytest.approx([probability] * 3, abs=1e-3)
+
+    def test_a_focus_slows_down_what_is_right_already(self):
+        losses = [trained(lonely_silo(focal=gamma), rounds=50)[1][-1] for gamma in (0.0, 2.0)]
+        assert losses[1] < losses[0], "the focal loss is the smaller one"
+
+    def test_clipped_gradients_do_not_know_of_them(self):
+        with pytest.raises(InputError, match=r"training\.class_weights and training\.focal"):
+            LearningSpec(
+                features=3,
+                classes=2,
+                training=TrainingSpec(class_weights="balanced"),
+                privacy=PrivacySpec(mechanism="dp-sgd"),
+            )

@@ -11,6 +11,7 @@ from feddep.errors import InputError
 from feddep.learning.link_codes import LinksSpec
 from feddep.learning.prototypes import EmbeddingSpec
 from feddep.learning.selection import SelectionSpec
+from feddep.models.class_loss import ClassWeights
 from feddep.models.generator import GeneratorSpec
 from feddep.models.sage import FusedSage, Fusion, ModelSpec, initialise
 from feddep.models.weights import Weights, from_arrays, shapes_of
@@ -36,6 +37,9 @@ class TrainingSpec:
         update_clip: C, largest norm of the change that a client sends after a round; 0 sends the
             weights as they are.
         update_noise: σ; with a clip norm, N(0, (σC)²) is added to every number that is sent.
+        class_weights: what a node of each class counts in a silo's training; "balanced" makes all
+            classes count the same.
+        focal: γ of the focal loss; 0 is the cross-entropy.
     """
 
     rounds: Annotated[int, Ge(1)] = 50
@@ -46,6 +50,13 @@ class TrainingSpec:
     weight_decay: Annotated[float, Ge(0)] = 0.0
     update_clip: Annotated[float, Ge(0)] = 0.0
     update_noise: Annotated[float, Ge(0)] = 0.0
+    class_weights: ClassWeights = "none"
+    focal: Annotated[float, Ge(0)] = 0.0
+
+    @property
+    def weighs_nodes(self) -> bool:
+        """Whether some nodes count more than others."""
+        return self.class_weights != "none" or self.focal > 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +99,11 @@ class LearningSpec:
                 f"model.weighted and model.directions read direction and weight of edges, for "
                 f"which {mechanism} promises nothing; leave them out, or choose --mechanism "
                 f"{' or '.join(_LEAVES_FLOWS)}, which promise nothing at all"
+            )
+        if self.training.weighs_nodes and mechanism == "dp-sgd":
+            raise InputError(
+                "training.class_weights and training.focal are not known to the clipped gradients "
+                "of dp-sgd; leave them out, or choose another mechanism"
             )
 
     @property

@@ -13,6 +13,7 @@ from feddep.graph.graph import Graph, Part
 from feddep.graph.sampling import EgoGraphs, NeighbourSampler
 from feddep.learning.silo import Silo
 from feddep.learning.spec import LearningSpec
+from feddep.models.class_loss import class_loss
 from feddep.models.dropout import DropoutStream
 from feddep.models.sage import FusedSage
 from feddep.models.sgd import SageSgd
@@ -56,7 +57,8 @@ def train(
 ) -> float:
     """Trains ``model`` in place for one round: every training node once in each local epoch.
 
-    Minimises the cross-entropy −log softmax(F(v))[y_v] over mini-batches of sampled ego-graphs.
+    Minimises the cross-entropy −log softmax(F(v))[y_v] over mini-batches of sampled ego-graphs, or
+    what ``training.class_weights`` and ``training.focal`` make of it.
 
     Args:
         model: the classifier.
@@ -75,13 +77,15 @@ def train(
     nodes = graph.members(Part.TRAIN)
     batches = sampler.batches(nodes, spec.batch_size, seeds.stream("sampling"), spec.local_epochs)
     dropout = DropoutStream(silo.spec.model.dropout, seeds.integer("dropout"))
+    weighted = class_loss(spec.class_weights, spec.focal, graph.labels[nodes], silo.spec.classes)
 
     def loss(ego: EgoGraphs) -> Tensor:
         missing = (
             None if missing_embeddings is None else missing_embeddings[torch.from_numpy(ego.nodes)]
         )
         scores = model(silo.table, ego, missing, dropout)
-        return cross_entropy(scores, silo.labels[ego.targets])
+        labels = silo.labels[ego.targets]
+        return cross_entropy(scores, labels) if weighted is None else weighted.of(scores, labels)
 
     if silo.device.type == "cpu":
         step: TrainingStep = SageSgd(
@@ -92,6 +96,7 @@ def train(
             decay=spec.weight_decay,
             dropout=dropout,
             missing_embeddings=None if missing_embeddings is None else missing_embeddings.numpy(),
+            loss=weighted,
         ).step
     else:
         step = autograd_step(model, loss, spec.learning_rate, spec.weight_decay)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from feddep.graph.graph import Features
 from feddep.graph.sampling import EgoGraphs
+from feddep.models.class_loss import ClassLoss, weighted_loss
 from feddep.models.dropout import DropoutStream, relu_dropout, relu_dropout_gradient
 from feddep.models.example_gradients import add_clipped
 from feddep.models.kernels import sort_by_column
@@ -53,6 +54,7 @@ class SageSgd:
         missing_embeddings: z̄ of the graph's nodes, ``(n, d_z)``; None trains without them.
         head: what stands between the model's outputs and the class scores; None takes the
             outputs as they are.
+        loss: what nodes of each class count, without a head; None is the cross-entropy.
     """
 
     def __init__(
@@ -66,7 +68,9 @@ class SageSgd:
         dropout: DropoutStream,
         missing_embeddings: Floats | None = None,
         head: Head | None = None,
+        loss: ClassLoss | None = None,
     ) -> None:
+        self._loss = loss
         self._labels, self._dropout = labels, dropout
         self._missing_embeddings = missing_embeddings
         self._generated = (
@@ -101,7 +105,7 @@ class SageSgd:
         weights, (z, rows, inputs, out) = self.weights, self._forward(ego)
         labels = self._labels[ego.targets]
         if weights.head is None or into.head is None:
-            loss, gradient = cross_entropy(out, labels)
+            loss, gradient = self._loss_of(out, labels)
         else:
             # numpy's tanh is vectorised, the compiled loop's is not.
             loss, gradient = through_head(weights.head, into.head, np.tanh(out), labels, change)
@@ -116,6 +120,14 @@ class SageSgd:
         else:
             enter_dense_back(into.input, rows, z, gradient, change)
         return float(loss)
+
+    def _loss_of(self, scores: Floats, labels: Longs) -> tuple[float, Floats]:
+        if self._loss is None:
+            return cross_entropy(scores, labels)
+        found: tuple[float, Floats] = weighted_loss(
+            scores, labels, self._loss.weights, self._loss.focal
+        )
+        return found
 
     def _forward(self, ego: EgoGraphs) -> "_Passed":
         stream, weights = self._dropout, self.weights
