@@ -129,7 +129,7 @@ def altered_array(draws: random.Random, array: np.ndarray) -> np.ndarray:
         return array[None]
     if deed == 5:
         return array.reshape(-1)
-    shape = tuple(draws.choice((0, 1, 2, 3, 5, 300)) for _ in range(draws.randrange(4)))
+    shape = tuple(draws.choice((0, 1, 2, 3, 5, 100)) for _ in range(draws.randrange(4)))
     return np.full(shape, draws.choice((0, 1, -1, 7)), array.dtype)
 
 
