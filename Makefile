@@ -11,7 +11,7 @@ PORTABLE := tests/end_to_end/test_other_processors.py
 .PHONY: help setup demo check test test-portable test-federation docs reproduce bench clean
 
 help:
-	@echo "make demo    three generated banks, from their tables to what federating them was worth"
+	@echo "make demo    five generated banks, from their tables to what federating them was worth"
 	@echo "make test    lint, types, import contracts, tests"
 	@echo "make test-portable   the numeric tests as on other processors"
 	@echo "make test-federation   server and silos as real processes, and what happens when they die"
@@ -56,9 +56,9 @@ audit-dependencies: .venv/audit/.installed
 
 demo: setup
 	rm -rf runs/demo
-	$(BIN)/feddep data make payments --banks 3 --accounts 6000 --out runs/demo/banks
+	$(BIN)/feddep data make payments --banks 5 --accounts 10000 --out runs/demo/banks
 	$(BIN)/feddep check runs/demo/banks/bank-0
-	$(BIN)/feddep run --silos runs/demo/banks/bank-0 runs/demo/banks/bank-1 runs/demo/banks/bank-2 --method feddep-linked --rounds 30 --out runs/demo/run
+	$(BIN)/feddep run --silos runs/demo/banks/bank-0 runs/demo/banks/bank-1 runs/demo/banks/bank-2 runs/demo/banks/bank-3 runs/demo/banks/bank-4 --method feddep-linked --rounds 50 --out runs/demo/run
 	$(BIN)/feddep value runs/demo/run
 
 check: setup

@@ -48,8 +48,8 @@ def test_the_demo_says_what_the_banks_gained(folder):
     lines = [line.strip() for line in recipe.splitlines() if "$(BIN)/" in line]
     assert len(lines) == 4
     for line in lines:
-        small = line.removeprefix("$(BIN)/").replace("--accounts 6000", "--accounts 600")
-        printed = run(in_this_environment(small.replace("--rounds 30", "--rounds 2")), folder)
+        small = line.removeprefix("$(BIN)/").replace("--accounts 10000", "--accounts 800")
+        printed = run(in_this_environment(small.replace("--rounds 50", "--rounds 2")), folder)
     assert all(way in printed for way in ("local", "fedavg", "trees"))
     assert (folder / "runs/demo/run/value.html").exists()
 
